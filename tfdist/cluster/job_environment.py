@@ -1,0 +1,70 @@
+"""The environment variables by which the launcher and a training process meet. There is no other contact.
+
+The launcher sets them for each task; a process that has none of them was not started by the launcher.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfdist.errors import ArgumentError, describe_problem
+
+JOB_ID = "TFDIST_JOB_ID"
+REPORT_DIR = "TFDIST_REPORT_DIR"
+TASK = "TFDIST_TASK"
+#: How long a process may wait for its peers to appear. Users may set it themselves where there is no launcher.
+START_TIMEOUT_S = "TFDIST_START_TIMEOUT_S"
+
+DEFAULT_START_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """What the launcher tells a task.
+
+    Attributes:
+        job_id: Unique for this start of the job.
+        report_dir: The directory in which the task leaves its reports (see `job_reports`).
+        task_name: The task in words, such as `worker 1`.
+    """
+
+    job_id: str
+    report_dir: str
+    task_name: str
+
+    def to_env(self) -> dict[str, str]:
+        """The variables to set for the task."""
+        return {JOB_ID: self.job_id, REPORT_DIR: self.report_dir, TASK: self.task_name}
+
+
+def parse_job_environment(env: Mapping[str, str]) -> JobEnvironment | None:
+    """Reads what the launcher told this task; None if there is no launcher, or it told only a part."""
+    values = [env.get(name, "") for name in (JOB_ID, REPORT_DIR, TASK)]
+    return JobEnvironment(*values) if all(values) else None
+
+
+def parse_start_timeout_s(env: Mapping[str, str]) -> float:
+    """Reads how long to wait for peers, in seconds.
+
+    Raises:
+        ArgumentError: The variable is set to something other than a positive number.
+    """
+    text = env.get(START_TIMEOUT_S, "").strip()
+    if not text:
+        return DEFAULT_START_TIMEOUT_S
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        raise ArgumentError(
+            describe_problem(
+                f"{START_TIMEOUT_S} is not a usable time limit",
+                received=f"{START_TIMEOUT_S}={text!r} (from the environment)",
+                expected="a number of seconds above 0",
+                fix=f"set it to a number such as {DEFAULT_START_TIMEOUT_S:g}, or unset it for that default",
+            )
+        )
+    return value

@@ -1,0 +1,52 @@
+"""The error tree, and the one shape in which tfdist words a problem.
+
+Pure: standard library only. Every error that a user can meet is a `TfdistError`; an error about an argument or a
+setting is also a `ValueError`. A message says what is wrong in the user's terms, what was received and from where,
+what was expected, and one thing to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "ClusterConfigError",
+    "TfdistError",
+    "TimeLimitError",
+    "UnsupportedError",
+    "describe_problem",
+]
+
+
+class TfdistError(Exception):
+    """Base of every error that tfdist raises on purpose."""
+
+
+class ArgumentError(TfdistError, ValueError):
+    """An argument, flag or setting that cannot be used as it is."""
+
+
+class ClusterConfigError(ArgumentError):
+    """A cluster description (TF_CONFIG or an explicit argument) with one or more problems, all listed at once."""
+
+
+class UnsupportedError(TfdistError, NotImplementedError):
+    """Something that tfdist cannot do exactly, and therefore does not do."""
+
+
+class TimeLimitError(TfdistError, TimeoutError):
+    """A wait that ended at its limit. The message names the setting, its value and who was missing."""
+
+
+def describe_problem(what: str, *, received: str, expected: str, fix: str) -> str:
+    """Words a problem in tfdist's one shape.
+
+    Args:
+        what: What is wrong, in the user's terms, without a full stop.
+        received: `name=value (from where)`.
+        expected: The rule that was broken.
+        fix: One action that mends it.
+
+    Returns:
+        The four parts, a line each.
+    """
+    return f"{what}.\n  Received: {received}\n  Expected: {expected}\n  Fix: {fix}"
