@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = [
     "ArgumentError",
     "ClusterConfigError",
+    "ServerStartError",
     "TfdistError",
     "TimeLimitError",
     "UnsupportedError",
@@ -27,6 +28,10 @@ class ArgumentError(TfdistError, ValueError):
 
 class ClusterConfigError(ArgumentError):
     """A cluster description (TF_CONFIG or an explicit argument) with one or more problems, all listed at once."""
+
+
+class ServerStartError(TfdistError, RuntimeError):
+    """A TensorFlow server of a parameter-server cluster that cannot start, as when its port is taken."""
 
 
 class UnsupportedError(TfdistError, NotImplementedError):

@@ -48,6 +48,18 @@ def check_address(name: str, address: object, problems: Problems) -> tuple[str, 
     return bare_host.lower(), int(port)
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """The host (IPv6 without its brackets) and the port of an address that is known to be valid."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a valid address names this machine's loopback interface."""
+    host, _ = split_address(address)
+    return host.lower() in ("localhost", "::1") or host.startswith("127.")
+
+
 def _split(address: str) -> tuple[str, str | None]:
     if address.startswith("[") and "]" in address:
         end = address.index("]") + 1
