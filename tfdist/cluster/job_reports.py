@@ -20,11 +20,13 @@ class ProgressReport:
     Attributes:
         task: The task in words, such as `worker 1`.
         phase: One of `PHASES`.
+        has_waited: Whether the task has been in the phase `connecting`, now or before.
         unix_time: When the phase began, in seconds.
     """
 
     task: str
     phase: str
+    has_waited: bool
     unix_time: float
 
 
@@ -69,8 +71,8 @@ def report_to_json(report: ProgressReport | FailureReport) -> str:
 
 def parse_progress_report(text: str) -> ProgressReport | None:
     """Reads a progress report; None if the text is no such report (a task may have been killed, or is foreign)."""
-    fields = _parse_fields(text, ("task", "phase"))
-    if fields is None or fields["phase"] not in PHASES:
+    fields = _parse_fields(text, ("task", "phase"), ("has_waited",))
+    if fields is None or fields["phase"] not in PHASES or not isinstance(fields.get("has_waited"), bool):
         return None
     return ProgressReport(**fields)
 
@@ -81,7 +83,7 @@ def parse_failure_report(text: str) -> FailureReport | None:
     return None if fields is None else FailureReport(**fields)
 
 
-def _parse_fields(text: str, string_names: tuple[str, ...]) -> dict[str, Any] | None:
+def _parse_fields(text: str, string_names: tuple[str, ...], other_names: tuple[str, ...] = ()) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -94,4 +96,4 @@ def _parse_fields(text: str, string_names: tuple[str, ...]) -> dict[str, Any] | 
     fields: dict[str, Any] = {name: value.get(name) for name in string_names}
     if not all(isinstance(field, str) for field in fields.values()):
         return None
-    return {**fields, "unix_time": float(unix_time)}
+    return {**fields, **{name: value.get(name) for name in other_names}, "unix_time": float(unix_time)}

@@ -55,11 +55,7 @@ class JobGuard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for process in self._processes.values():
-            process.send(signal.SIGKILL)
-        watchdog.kill_job(self.job_id, set())
-        for process in self._processes.values():
-            process.wait()
+        self.kill_all()
         shutil.rmtree(self.directory, ignore_errors=True)
         self._tell("done")
         with contextlib.suppress(OSError):
@@ -76,6 +72,14 @@ class JobGuard:
         """Forgets a process that has ended and its group with it, as its number may be given to another program."""
         self._processes.pop(process.pid, None)
         self._tell(f"remove {process.pid}")
+
+    def kill_all(self) -> None:
+        """Kills every process of the job, those that left their task's process group too, and reaps the tasks."""
+        for process in self._processes.values():
+            process.send(signal.SIGKILL)
+        watchdog.kill_job(self.job_id, set())
+        for process in self._processes.values():
+            process.wait()
 
     def _tell(self, command: str) -> None:
         with contextlib.suppress(OSError):  # someone killed the watchdog: the job still ends by the usual ways

@@ -18,6 +18,8 @@ from tfdist.cluster.job_reports import (
     report_to_json,
 )
 
+_phases_reached: set[str] = set()  # by this process
+
 
 def report_progress(phase: str) -> None:
     """Tells the launcher that this task has come to a phase. Does nothing where there is no launcher.
@@ -29,8 +31,10 @@ def report_progress(phase: str) -> None:
     """
     assert phase in PHASES, phase
     job = parse_job_environment(os.environ)
+    _phases_reached.add(phase)
     if job is not None:
-        report = ProgressReport(task=job.task_name, phase=phase, unix_time=time.time())
+        has_waited = "connecting" in _phases_reached
+        report = ProgressReport(task=job.task_name, phase=phase, has_waited=has_waited, unix_time=time.time())
         _write(job, progress_file_name(job.task_name), report_to_json(report))
 
 

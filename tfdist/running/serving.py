@@ -31,8 +31,9 @@ def serve(config: ClusterConfig, *, coordinator_grace_s: float) -> NoReturn:
     That is so when the process gets SIGTERM (the launcher sends it when the coordinator has ended), or when the
     coordinator's address was reachable once and then refused connections for `coordinator_grace_s`.
 
-    TensorFlow's gRPC server neither authenticates nor encrypts: whoever reaches its port can run any graph in this
-    process. Use it in a network that you trust.
+    TensorFlow's gRPC server neither authenticates nor encrypts, and listens on every interface, even if the task's
+    address is 127.0.0.1 (seen in TensorFlow 2.21): whoever reaches its port can run any graph in this process. Use it
+    in a network that you trust. A warning says so when the cluster's addresses are not those of loopback.
 
     Args:
         config: The cluster; this process is one of its `worker` or `ps` tasks.
@@ -86,8 +87,8 @@ def _start_server(config: ClusterConfig) -> Any:
     address = _own_address(config)
     if not is_loopback(address):
         _log.warning(
-            "tfdist: %s serves at %s: TensorFlow's server neither authenticates nor encrypts, so only trusted machines "
-            "should reach this port",
+            "tfdist: %s serves at %s: TensorFlow's server neither authenticates nor encrypts and listens on every "
+            "interface, so only trusted machines should be able to reach this port",
             config.task_name,
             address,
         )

@@ -1,0 +1,154 @@
+"""`tfdist run`: starts a script as every task of a cluster on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfdist.errors import ArgumentError, describe_problem
+
+_USAGE = """tfdist run [options] SCRIPT [arguments of the script]
+       tfdist run [options] -m MODULE [arguments of the module]"""
+_EPILOG = """Whatever follows SCRIPT or MODULE belongs to it. The exit status is 0, that of the first task that failed
+(128 + the signal if one killed it), 130 after Ctrl-C, 143 after SIGTERM, or 2 for an unusable command."""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Adds the command to those of `tfdist`."""
+    parser = commands.add_parser(
+        "run",
+        help="run a training script on this machine as one or several processes",
+        description="Runs a training script on this machine as every task of a cluster: the same file, no edit.",
+        usage=_USAGE,
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    option = parser.add_argument
+    option("--workers", metavar="N", default="1", help="how many workers (1)")
+    option("--ps", metavar="M", default="0", help="how many parameter servers; adds a chief that coordinates (0)")
+    option("--evaluator", action="store_true", help="add a task that evaluates beside training")
+    option("--log-dir", metavar="DIR", help="also write the output of each task to a file there, such as worker-1.log")
+    option("--start-timeout-s", metavar="S", default="300", help="how long the last task may connect after the first")
+    option("--evaluator-grace-s", metavar="S", default="600", help="how long the evaluator may go on after training")
+    option("--threads-per-task", metavar="T", help="threads of each task (the cores divided between the workers)")
+    option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
+    option("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script, and its arguments")
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Carries the command out.
+
+    Args:
+        options: The parsed arguments.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        ArgumentError: Something on the command line or in the environment cannot be used as it is.
+    """
+    from tfdist.launching.executor import JobOptions, run_job
+    from tfdist.launching.lifecycle import LifecycleRules
+
+    threads = options.threads_per_task
+    job_options = JobOptions(
+        workers=_whole_number("--workers", options.workers, minimum=1),
+        parameter_servers=_whole_number("--ps", options.ps, minimum=0),
+        evaluator=options.evaluator,
+        num_threads=None if threads is None else _whole_number("--threads-per-task", threads, minimum=1),
+        rules=LifecycleRules(
+            start_timeout_s=_seconds("--start-timeout-s", options.start_timeout_s),
+            evaluator_grace_s=_seconds("--evaluator-grace-s", options.evaluator_grace_s),
+        ),
+        command=_command(options),
+        log_dir=_log_dir(options.log_dir),
+    )
+    _check_environment(os.environ)
+    return run_job(job_options, os.environ)
+
+
+def _command(options: argparse.Namespace) -> tuple[str, ...]:
+    from tfdist.launching.program import build_module_command, build_script_command
+
+    program = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if options.module:
+        return build_module_command(options.module[0], options.module[1:])
+    if program:
+        return build_script_command(program[0], program[1:])
+    raise ArgumentError(
+        describe_problem(
+            "There is no script to run",
+            received=f"-m={options.module!r} (from the command line)" if options.module == [] else "SCRIPT= (nothing)",
+            expected="tfdist run [options] SCRIPT, or -m MODULE",
+            fix="add the script's path",
+        )
+    )
+
+
+def _whole_number(name: str, text: str, *, minimum: int) -> int:
+    digits = text.removeprefix("-")
+    value = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 9 else None
+    if value is None or value < minimum:
+        raise ArgumentError(
+            describe_problem(
+                f"{name} cannot be {text}",
+                received=f"{name}={text} (from the command line)",
+                expected=f"a whole number, at least {minimum}",
+                fix=f"give a number such as {name} {max(minimum, 1)}",
+            )
+        )
+    return value
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise ArgumentError(
+            describe_problem(
+                f"{name} cannot be {text}",
+                received=f"{name}={text} (from the command line)",
+                expected="a number of seconds above 0",
+                fix=f"give a number such as {name} 300",
+            )
+        )
+    return value
+
+
+def _log_dir(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    path = Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError("it is not writable")
+    except OSError as error:
+        raise ArgumentError(
+            describe_problem(
+                f"The log directory cannot be used: {error}",
+                received=f"--log-dir={text} (from the command line)",
+                expected="a directory to write to, or a path where one can be made",
+                fix="name another directory",
+            )
+        ) from error
+    return path
+
+
+def _check_environment(env: Mapping[str, str]) -> None:
+    text = env.get("TF_CONFIG", "").strip()
+    if text not in ("", "{}"):
+        raise ArgumentError(
+            describe_problem(
+                "TF_CONFIG is set, and tfdist run would override it: it describes a cluster of its own to every task",
+                received=f"TF_CONFIG={text} (from the environment)",
+                expected="no TF_CONFIG",
+                fix="unset TF_CONFIG for a job on this machine, or run the script with python, without tfdist run",
+            )
+        )

@@ -1,0 +1,240 @@
+"""Runs a job: performs what the state machine of `lifecycle` decides. One thread, all input and output."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tfdist.cluster.job_environment import JobEnvironment
+from tfdist.cluster.job_reports import (
+    failure_file_name,
+    parse_failure_report,
+    parse_progress_report,
+    progress_file_name,
+)
+from tfdist.launching.console import Console
+from tfdist.launching.decisions import (
+    Ask,
+    ClockTicked,
+    Event,
+    Finish,
+    Kill,
+    PhaseReported,
+    SignalReceived,
+    TaskExited,
+)
+from tfdist.launching.guard import JobGuard
+from tfdist.launching.lifecycle import JobState, LifecycleRules, TaskState, step
+from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
+from tfdist.launching.ports import choose_free_ports
+from tfdist.launching.process import TaskProcess
+from tfdist.launching.summary import TaskEnd, find_root_cause, summarize_failure
+from tfdist.launching.task_output import TaskOutput
+
+_TICK_S = 0.05
+_DRAIN_LIMIT_S = 2.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What to run.
+
+    Attributes:
+        command: The command of every task.
+        workers: How many workers, at least 1.
+        parameter_servers: How many parameter servers; above 0 there is a chief, too.
+        evaluator: Whether there is an evaluator.
+        log_dir: Where each task's log file goes; None for no files.
+        num_threads: The size of each task's thread pools; None divides the cores between the workers.
+        rules: The time limits.
+    """
+
+    command: tuple[str, ...]
+    workers: int
+    parameter_servers: int
+    evaluator: bool
+    log_dir: Path | None
+    num_threads: int | None
+    rules: LifecycleRules
+
+
+def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
+    """Runs a job to its end. To be called in the main thread of a process that has no other.
+
+    Args:
+        options: What to run.
+        env: The launcher's environment, which the tasks inherit.
+
+    Returns:
+        The exit status: 0, that of the first failure, or 128 + the signal that ended the launcher.
+    """
+    ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
+    plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+    with _signals_noted() as signals, JobGuard() as guard, selectors.DefaultSelector() as selector:
+        job = _Job(options, plans, guard, selector, signals)
+        status, message = job.run(env)
+    if message:
+        job.console.write_note(message)
+    return status
+
+
+class _Job:
+    """A job while it runs."""
+
+    def __init__(
+        self,
+        options: JobOptions,
+        plans: tuple[TaskPlan, ...],
+        guard: JobGuard,
+        selector: selectors.BaseSelector,
+        signals: deque[signal.Signals],
+    ):
+        self._options, self._plans, self._guard, self._selector, self._signals = (
+            options,
+            plans,
+            guard,
+            selector,
+            signals,
+        )
+        self.console = Console([plan.name for plan in plans])
+        self._state = JobState(tuple(TaskState(plan.name, plan.task_type) for plan in plans), options.rules)
+        self._processes: dict[str, TaskProcess] = {}
+        self._outputs: dict[str, TaskOutput] = {}
+        self._progress_texts: dict[str, str] = {}
+        self._end_times: dict[str, float] = {}
+
+    def run(self, env: Mapping[str, str]) -> tuple[int, str]:
+        """Starts all tasks and attends to them until they have ended; returns the status and the last words."""
+        self._start(env)
+        while not self._state.is_finished:
+            self._pass_on_output(_TICK_S)
+            while self._signals:
+                self._handle(SignalReceived(self._signals.popleft(), time.monotonic()))
+            exits = self._find_exits()
+            for event in (*self._read_progress(), *exits):  # a task's last report counts before its end
+                self._handle(event)
+            self._handle(ClockTicked(time.monotonic()))
+        self._guard.kill_all()
+        drain_until = time.monotonic() + _DRAIN_LIMIT_S
+        while self._selector.get_map() and time.monotonic() < drain_until:
+            self._pass_on_output(_TICK_S)
+        for output in self._outputs.values():
+            output.close()
+        return self._conclude()
+
+    def _start(self, env: Mapping[str, str]) -> None:
+        options = self._options
+        num_cores = len(os.sched_getaffinity(0))
+        num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
+        for plan in self._plans:
+            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name)
+            task_env = build_task_env(plan, job, env, num_threads)
+            process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
+            self._guard.add(process)
+            self._processes[plan.name] = process
+            self._outputs[plan.name] = TaskOutput(plan.name, process, self.console, options.log_dir, self._selector)
+
+    def _handle(self, event: Event) -> None:
+        self._state, decisions = step(self._state, event)
+        for decision in decisions:
+            match decision:
+                case Ask(tasks=tasks, reason=reason):
+                    self._note_ending(f"{reason}: asking {', '.join(tasks)} to end")
+                    for name in tasks:
+                        self._processes[name].send(signal.SIGTERM)
+                case Kill(tasks=tasks, reason=reason):
+                    self._note_ending(f"{reason}: killing {', '.join(tasks)}")
+                    for name in tasks:
+                        self._processes[name].send(signal.SIGKILL)
+                case Finish():
+                    pass  # the loop sees it in the state
+
+    def _note_ending(self, text: str) -> None:
+        if self._state.outcome is not None:  # that helpers are asked to end after training is no news
+            self.console.write_note(text)
+
+    def _pass_on_output(self, timeout_s: float) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            output, descriptor = key.data
+            output.read(descriptor)
+
+    def _read_progress(self) -> list[PhaseReported]:
+        events = []
+        for plan in self._plans:
+            text = _read_text(self._guard.directory / progress_file_name(plan.name))
+            if text and text != self._progress_texts.get(plan.name):
+                self._progress_texts[plan.name] = text
+                report = parse_progress_report(text)
+                if report is not None:
+                    events.append(PhaseReported(plan.name, report.phase, report.has_waited, time.monotonic()))
+        return events
+
+    def _find_exits(self) -> list[TaskExited]:
+        events = []
+        for task in self._state.running:
+            returncode = self._processes[task.name].poll()
+            if returncode is not None:
+                self._guard.remove(self._processes[task.name])
+                self._end_times[task.name] = time.time()
+                events.append(TaskExited(task.name, returncode, time.monotonic()))
+        return events
+
+    def _conclude(self) -> tuple[int, str]:
+        outcome = self._state.outcome
+        assert outcome is not None
+        if outcome.task is None:
+            return outcome.status, "" if outcome.status == 0 else f"the job ended: {outcome.reason}"
+        ends = [self._describe_end(task) for task in self._state.tasks]
+        root = find_root_cause(ends)
+        assert root is not None
+        return summarize_failure(root, ends)
+
+    def _describe_end(self, task: TaskState) -> TaskEnd:
+        assert task.returncode is not None
+        return TaskEnd(
+            name=task.name,
+            returncode=task.returncode,
+            was_asked=task.was_asked,
+            unix_time=self._end_times[task.name],
+            report=parse_failure_report(_read_text(self._guard.directory / failure_file_name(task.name))),
+            last_lines=self._outputs[task.name].last_lines,
+        )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+@contextmanager
+def _signals_noted() -> Iterator[deque[signal.Signals]]:
+    """Collects the signals that ask the launcher to end. A third Ctrl-C ends it at once; the watchdog does the rest."""
+    signals: deque[signal.Signals] = deque()
+    interrupts = 0
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupts
+        del frame
+        interrupts += number == signal.SIGINT
+        if interrupts > 2:
+            os._exit(128 + number)
+        signals.append(signal.Signals(number))
+
+    previous = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield signals
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,246 @@
+"""The life of a job as a pure state machine: what has happened so far, and so what to do next.
+
+The executor tells it of each event with the time, and gets a new state and decisions, each with its reason. Nothing
+here looks at a clock, a process or a file.
+
+The rules:
+
+- The tasks that train are the chief of a parameter-server cluster, else the workers. The job ends well when they have
+  all ended with status 0.
+- Then helpers (workers and parameter servers that a chief coordinates) are asked to end, and their status does not
+  count. An evaluator may go on for `evaluator_grace_s`.
+- A task that ends with another status, without having been asked to end, fails the job. The others get
+  `failure_grace_s`, in which their own reports of the failure arrive, and are then asked to end.
+- A task that was asked to end and has not within `kill_grace_s` is killed.
+- A task that does not reach the phase `connecting` within `start_timeout_s` of the first one fails the job, and so does
+  one that ends before it, while another waits in that phase. Jobs in which no task reports phases are not judged.
+- SIGINT or SIGTERM to the launcher asks all to end; a second SIGINT kills them.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, replace
+
+from tfdist.launching.decisions import (
+    Ask,
+    ClockTicked,
+    Decision,
+    Event,
+    Finish,
+    Kill,
+    PhaseReported,
+    SignalReceived,
+    TaskExited,
+    describe_exit,
+    exit_status,
+)
+
+
+@dataclass(frozen=True)
+class LifecycleRules:
+    """The time limits of a job, in seconds. Every one is named by the option or the constant that sets it."""
+
+    start_timeout_s: float = 300.0
+    evaluator_grace_s: float = 600.0
+    failure_grace_s: float = 2.0
+    kill_grace_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """One task.
+
+    Attributes:
+        name: The task in words, such as `worker 1`.
+        task_type: `chief`, `worker`, `ps` or `evaluator`.
+        phase: The phase that it reported last; None before the first report.
+        has_waited: Whether it has ever been in the phase `connecting`.
+        returncode: Its exit status (negative: the signal that killed it); None while it runs.
+        ask_at: When to ask it to end; None for never.
+        kill_at: When to kill it; None for never.
+        was_asked: Whether it has been asked to end, or killed.
+    """
+
+    name: str
+    task_type: str
+    phase: str | None = None
+    has_waited: bool = False
+    returncode: int | None = None
+    ask_at: float | None = None
+    kill_at: float | None = None
+    was_asked: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended with a status other than 0 of its own accord."""
+        return self.returncode not in (None, 0) and not self.was_asked
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """Why the job ends.
+
+    Attributes:
+        status: The launcher's exit status.
+        reason: In words.
+        task: The task whose failure is the reason, if one's is.
+    """
+
+    status: int
+    reason: str
+    task: str | None = None
+
+
+@dataclass(frozen=True)
+class JobState:
+    """The job so far. `step` makes the next state."""
+
+    tasks: tuple[TaskState, ...]
+    rules: LifecycleRules
+    first_waited_at: float | None = None
+    outcome: JobOutcome | None = None
+    is_finished: bool = False
+
+    @property
+    def running(self) -> tuple[TaskState, ...]:
+        """The tasks that have not ended."""
+        return tuple(task for task in self.tasks if task.returncode is None)
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether a chief coordinates workers and parameter servers."""
+        return any(task.task_type == "chief" for task in self.tasks)
+
+    @property
+    def training_tasks(self) -> tuple[TaskState, ...]:
+        """The tasks whose end is the end of training."""
+        training_type = "chief" if self.is_coordinated else "worker"
+        return tuple(task for task in self.tasks if task.task_type == training_type)
+
+
+def step(state: JobState, event: Event) -> tuple[JobState, tuple[Decision, ...]]:
+    """Takes one event into account.
+
+    Args:
+        state: The job so far.
+        event: What happened, and when.
+
+    Returns:
+        The job now, and what to do, in this order. No decision means to wait.
+    """
+    state = _note(state, event)
+    if state.outcome is None:
+        state = _judge(state, event)
+    state, decisions = _enforce_deadlines(state, event.now)
+    if not state.running and not state.is_finished:
+        outcome = state.outcome or JobOutcome(0, "every task ended with status 0")
+        state = replace(state, outcome=outcome, is_finished=True)
+        decisions = (*decisions, Finish(outcome.status, outcome.reason))
+    return state, decisions
+
+
+def _note(state: JobState, event: Event) -> JobState:
+    match event:
+        case TaskExited(task=name, returncode=returncode):
+            return _update(state, name, returncode=returncode)
+        case PhaseReported(task=name, phase=phase, has_waited=has_waited, now=now):
+            if has_waited and state.first_waited_at is None:
+                state = replace(state, first_waited_at=now)
+            return _update(state, name, phase=phase, has_waited=has_waited)
+        case SignalReceived(number=number, now=now):
+            return _note_signal(state, number, now)
+        case ClockTicked():
+            return state
+
+
+def _note_signal(state: JobState, number: signal.Signals, now: float) -> JobState:
+    if state.outcome is None:
+        outcome = JobOutcome(128 + number, f"the launcher received {number.name}")
+        return _ask_all(replace(state, outcome=outcome), now)
+    if number == signal.SIGINT:  # an impatient user
+        return _update_running(state, kill_at=now)
+    return _ask_all(state, now)
+
+
+def _judge(state: JobState, event: Event) -> JobState:
+    """Looks for a reason to end the job; there is none so far."""
+    now = event.now
+    for task in state.tasks:
+        if task.has_failed and task.returncode is not None:
+            outcome = JobOutcome(exit_status(task.returncode), describe_exit(task.name, task.returncode), task.name)
+            return _ask_all(replace(state, outcome=outcome), now + state.rules.failure_grace_s)
+    if all(task.returncode == 0 for task in state.training_tasks):
+        return _end_helpers(state, now)
+    problem = _find_start_problem(state, now)
+    if problem is not None:
+        return _ask_all(replace(state, outcome=JobOutcome(1, problem)), now)
+    return state
+
+
+def _end_helpers(state: JobState, now: float) -> JobState:
+    def end(task: TaskState) -> TaskState:
+        if task.returncode is not None or task.ask_at is not None:
+            return task
+        return replace(task, ask_at=now + (state.rules.evaluator_grace_s if task.task_type == "evaluator" else 0.0))
+
+    return replace(state, tasks=tuple(end(task) for task in state.tasks))
+
+
+def _find_start_problem(state: JobState, now: float) -> str | None:
+    waiting = [task.name for task in state.running if task.phase == "connecting" and task.task_type != "evaluator"]
+    if not waiting or state.first_waited_at is None:
+        return None
+    absent = [task for task in state.tasks if not task.has_waited and task.task_type != "evaluator"]
+    waiters = f"{', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for it"
+    for task in absent:
+        if task.returncode == 0:
+            return f"{task.name} ended with status 0 before it connected to the cluster, and {waiters}"
+    if absent and now - state.first_waited_at >= state.rules.start_timeout_s:
+        silent = ", ".join(f"{task.name} (last report: {task.phase or 'none'})" for task in absent)
+        return (
+            f"not connected within {state.rules.start_timeout_s:g} s (--start-timeout-s) after the first task was "
+            f"ready: {silent}; {waiters}"
+        )
+    return None
+
+
+def _enforce_deadlines(state: JobState, now: float) -> tuple[JobState, tuple[Decision, ...]]:
+    reason = state.outcome.reason if state.outcome else "training has ended"
+    to_kill = [task.name for task in state.running if task.kill_at is not None and task.kill_at <= now]
+    to_ask = [
+        task.name
+        for task in state.running
+        if task.ask_at is not None and task.ask_at <= now and not task.was_asked and task.name not in to_kill
+    ]
+    decisions: list[Decision] = []
+    for name in to_kill:
+        state = _update(state, name, kill_at=None, was_asked=True)
+    for name in to_ask:
+        state = _update(state, name, was_asked=True, kill_at=now + state.rules.kill_grace_s)
+    if to_ask:
+        decisions.append(Ask(tuple(to_ask), reason))
+    if to_kill:
+        decisions.append(Kill(tuple(to_kill), reason))
+    return state, tuple(decisions)
+
+
+def _ask_all(state: JobState, at: float) -> JobState:
+    def ask(task: TaskState) -> TaskState:
+        return replace(task, ask_at=at if task.ask_at is None else min(task.ask_at, at))
+
+    return replace(state, tasks=tuple(task if task.returncode is not None else ask(task) for task in state.tasks))
+
+
+def _update(state: JobState, name: str, **changes: object) -> JobState:
+    return replace(
+        state,
+        tasks=tuple(replace(task, **changes) if task.name == name else task for task in state.tasks),  # type: ignore[arg-type]
+    )
+
+
+def _update_running(state: JobState, *, kill_at: float) -> JobState:
+    return replace(
+        state,
+        tasks=tuple(task if task.returncode is not None else replace(task, kill_at=kill_at) for task in state.tasks),
+    )
