@@ -121,7 +121,8 @@ class _Job:
             while self._signals:
                 self._handle(SignalReceived(self._signals.popleft(), time.monotonic()))
             exits = self._find_exits()
-            for event in (*self._read_progress(), *exits):  # a task's last report counts before its end
+            events: list[Event] = [*self._read_progress(), *exits]  # a task's last report counts before its end
+            for event in events:
                 self._handle(event)
             self._handle(ClockTicked(time.monotonic()))
         self._guard.kill_all()
