@@ -1,0 +1,176 @@
+"""What `fit`, `evaluate` and `predict` read under a synchronous strategy.
+
+| input | what a worker reads |
+|---|---|
+| arrays, `tf.data.Dataset` of global batches (policies AUTO, DATA), generators | all of it, and keeps its rows of each batch |
+| `tf.data.Dataset` with `auto_shard_policy` FILE | its own files, in batches of its share |
+| `tf.data.Dataset` with `auto_shard_policy` OFF | all of it, each batch being this worker's own |
+| a function of `tf.distribute.InputContext`, or `strategy.distribute_datasets_from_function(...)` | what the function returns: batches of per-replica size |
+
+In the last three the workers tell each other their row counts at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.errors import ArgumentError, describe_problem
+from tfdist.keras_compat import job_seed
+from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
+from tfdist.keras_compat.private_names import (
+    ArrayDataAdapter,
+    EpochIterator,
+    array_slicing,
+    auto_shard_files,
+    tensorflow_trainer,
+    tree,
+)
+from tfdist.keras_compat.row_sharding import check_batch_size, group_for_replicas, shard_rows, static_rows
+
+__all__ = ["SynchronousEpochIterator", "dataset_function", "input_context", "refuse_endless"]
+
+_Policy = tf.data.experimental.AutoShardPolicy
+
+
+def dataset_function(x: Any) -> Callable[[tf.distribute.InputContext], tf.data.Dataset] | None:
+    """Returns the function of an input context that `x` is or carries, if any."""
+    carried = getattr(x, "_dataset_fn", None)  # tf.distribute's DistributedDatasetsFromFunction
+    if callable(carried):
+        return carried
+    is_data = isinstance(x, (tf.data.Dataset, tf.distribute.DistributedDataset)) or hasattr(x, "__getitem__")
+    return x if callable(x) and not is_data else None
+
+
+def input_context(strategy: tf.distribute.Strategy) -> tf.distribute.InputContext:
+    """This worker's place among the input pipelines of the job."""
+    worker, num_workers = worker_position(strategy)
+    return tf.distribute.InputContext(
+        num_input_pipelines=num_workers,
+        input_pipeline_id=worker,
+        num_replicas_in_sync=strategy.num_replicas_in_sync,
+    )
+
+
+def refuse_endless(dataset: tf.data.Dataset, steps: int | None) -> None:
+    """Raises `ArgumentError` for a dataset without an end when nothing says how long an epoch is."""
+    if steps is None and int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ArgumentError(
+            describe_problem(
+                "The dataset never ends, so the epoch would not either",
+                received="steps_per_epoch=None (from the call), a dataset of infinite cardinality",
+                expected="a number of steps for an endless dataset",
+                fix="Pass steps_per_epoch to fit (steps to evaluate and predict, validation_steps for validation data).",
+            )
+        )
+
+
+def _shuffled_arrays(adapter: ArrayDataAdapter) -> tf.data.Dataset:
+    """Batches of arrays in an order that all workers share and that differs from epoch to epoch.
+
+    Keras draws the order with `tf.random.shuffle`, which repeats it every epoch when a seed is set, and differs between
+    workers when none is (keras/src/trainers/data_adapters/array_data_adapter.py, `get_tf_dataset`).
+    """
+    inputs = tree.lists_to_tuples(array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"))
+    num_rows, batch_size = adapter._num_samples, adapter._batch_size
+
+    def rows_in_order(seed: tf.Tensor) -> tf.data.Dataset:
+        rows = tf.random.experimental.stateless_shuffle(tf.range(num_rows, dtype=tf.int64), seed=[seed, 0])
+        return tf.data.Dataset.from_tensor_slices(rows).batch(batch_size)
+
+    def take_rows(rows: tf.Tensor, data: Any) -> Any:
+        def take(value: Any) -> Any:
+            if isinstance(value, array_slicing.TensorflowSparseWrapper):
+                return array_slicing.slice_tensorflow_sparse_wrapper(value, rows)
+            if isinstance(value, (list, tuple, dict)):
+                return None  # go on inside
+            return tf.gather(value, rows, axis=0) if tf.is_tensor(value) else value
+
+        return tree.traverse(take, data)
+
+    seeds = tf.data.Dataset.random(seed=job_seed.agreed_seed(), rerandomize_each_iteration=True).take(1)
+    data = tf.data.Dataset.from_tensors(inputs).repeat()
+    batches = tf.data.Dataset.zip((seeds.flat_map(rows_in_order), data))
+    return batches.map(take_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _own_files(dataset: tf.data.Dataset, worker: int, num_workers: int) -> tf.data.Dataset:
+    rows = static_rows(dataset.element_spec)
+    check_batch_size(rows, num_workers, "the dataset's batch size")
+    try:
+        own = auto_shard_files(dataset, num_workers, worker)
+    except tf.errors.OpError as error:
+        raise ArgumentError(
+            describe_problem(
+                "The dataset cannot be shared out by files",
+                received=f"auto_shard_policy=FILE (from the dataset's options), {num_workers} workers; "
+                f"tf.data says: {error.message}",
+                expected="a dataset that reads from at least as many files as there are workers",
+                fix="Write more files, start fewer workers, or set "
+                "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA.",
+            )
+        ) from error
+    if rows is None:
+        return own
+    share = (worker + 1) * rows // num_workers - worker * rows // num_workers
+    return own.rebatch(share)
+
+
+def _split_own(dataset: tf.data.Dataset, num_local: int) -> tf.data.Dataset:
+    """Splits batches that are this worker's own. Elements `(parts, num_rows)`, as of `group_for_replicas`."""
+    return shard_rows(dataset, 0, num_local, num_local).map(lambda parts, num_rows, _: (parts, num_rows))
+
+
+class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):  # type: ignore[misc]
+    """Keras's epoch iterator over this worker's share of the data. Its iterators are plain `tf.data` iterators.
+
+    Answers: `experimental_distribute_dataset` gives workers rows twice or never (unseeded shuffles), fails on batches
+    that do not divide by the replicas, and its iterators cannot be saved.
+    """
+
+    def __init__(self, distribute_strategy: tf.distribute.Strategy, x: Any, **kwargs: Any) -> None:
+        self._distribute_strategy = distribute_strategy
+        num_local = num_local_replicas(distribute_strategy)
+        worker, num_workers = worker_position(distribute_strategy)
+        function = dataset_function(x)
+        if function is not None:
+            x = function(input_context(distribute_strategy))
+        if isinstance(x, tf.distribute.DistributedDataset):
+            raise ArgumentError(
+                describe_problem(
+                    "The dataset has been distributed already",
+                    received="a tf.distribute.DistributedDataset (from the call)",
+                    expected="the tf.data.Dataset itself: fit, evaluate and predict share it out",
+                    fix="Pass the dataset that was given to strategy.experimental_distribute_dataset.",
+                )
+            )
+        EpochIterator.__init__(self, x, **kwargs)
+        adapter = self.data_adapter
+        shuffles = isinstance(adapter, ArrayDataAdapter) and adapter._shuffle is True
+        if shuffles and num_workers > 1 and job_seed.is_agreed():
+            dataset = _shuffled_arrays(adapter)
+        else:
+            dataset = adapter.get_tf_dataset()
+        if isinstance(adapter, ArrayDataAdapter):
+            check_batch_size(adapter._batch_size, distribute_strategy.num_replicas_in_sync, "batch_size")
+        refuse_endless(dataset, self.steps_per_epoch)
+        policy = dataset.options().experimental_distribute.auto_shard_policy
+        static_rows(dataset.element_spec)  # refuses a dataset that is not batched
+        if function is not None:
+            dataset = group_for_replicas(dataset, num_local)
+        elif num_workers > 1 and policy == _Policy.FILE:
+            dataset = _split_own(_own_files(dataset, worker, num_workers), num_local)
+        elif num_workers > 1 and policy == _Policy.OFF:
+            dataset = _split_own(dataset, num_local)
+        else:
+            dataset = shard_rows(dataset, worker * num_local, num_local, distribute_strategy.num_replicas_in_sync)
+        self._distributed_dataset = dataset
+
+    @property
+    def batch_spec(self) -> Any:
+        """The spec of what one replica trains on."""
+        return self._distributed_dataset.element_spec[0][0]
+
+

@@ -1,0 +1,45 @@
+"""One random seed that all workers of a job share.
+
+Each worker runs the whole input pipeline and keeps its rows, so an unseeded shuffle must come out the same everywhere.
+When the user has set no seed (`tf.random.set_seed`, `keras.utils.set_random_seed`), the chief draws one at random and
+all set it: unseeded `tf.data` shuffles and `tf.random` operations then agree, and still differ from run to run.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import tensorflow as tf
+
+__all__ = ["agree", "agreed_seed", "is_agreed"]
+
+_agreed: int | None = None
+
+
+def agree(strategy: tf.distribute.Strategy) -> None:
+    """Sets the shared seed where the user has set none. Collective: every worker must call it.
+
+    `MultiWorkerMirroredStrategy` gives every worker the chief's initial value of a variable
+    (tensorflow/python/distribute/collective_all_reduce_strategy.py, `_create_variable`).
+    """
+    global _agreed  # noqa: PLW0603 - as global as TensorFlow's own seed
+    drawn = secrets.randbelow(2**31)
+    with strategy.scope():
+        variable = tf.Variable(drawn, dtype=tf.int64, trainable=False)
+    if _user_seed() is None:
+        _agreed = int(strategy.experimental_local_results(variable)[0].numpy())
+        tf.random.set_seed(_agreed)
+
+
+def _user_seed() -> int | None:
+    return tf.compat.v1.get_seed(None)[0]
+
+
+def is_agreed() -> bool:
+    """Whether the seed in force is the one that tfdist drew, and not one that the user set."""
+    return _agreed is not None and _user_seed() == _agreed
+
+
+def agreed_seed() -> int | None:
+    """The shared seed, if the user has set none."""
+    return _agreed

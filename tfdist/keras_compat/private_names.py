@@ -1,0 +1,115 @@
+"""Every private name of Keras and TensorFlow that tfdist touches, in one place.
+
+A name is private when its library's documentation does not promise it. Each is given with the versions on which it was
+read and tried; `tests/tensorflow/test_private_names.py` fails on the day one of them goes. Nothing else in tfdist may
+import from `keras.src`, `tensorflow.python` or an underscore attribute of theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from keras.src import backend as keras_backend  # Keras 3.8 - 3.15
+from keras.src import tree  # Keras 3.8 - 3.15: keras.tree with `none_is_leaf`
+from keras.src.backend.common.stateless_scope import in_stateless_scope  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow import trainer as tensorflow_trainer  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow.core import Variable as TensorFlowVariable  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow.optimizer import TFOptimizer  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow.trainer import TensorFlowTrainer  # Keras 3.8 - 3.15
+from keras.src.losses import loss as loss_module  # Keras 3.8 - 3.15
+from keras.src.optimizers.base_optimizer import BaseOptimizer  # Keras 3.8 - 3.15
+from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Keras 3.8 - 3.15
+from keras.src.saving import saving_api  # Keras 3.8 - 3.15: module-level names `saving_lib`, `legacy_h5_format`
+from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
+from keras.src.trainers.data_adapters import array_slicing  # Keras 3.8 - 3.15
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter  # Keras 3.8 - 3.15
+from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
+from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset  # TensorFlow 2.18 - 2.21
+from tensorflow.python.distribute.sharded_variable import ShardedVariable  # TensorFlow 2.18 - 2.21
+from tensorflow.python.eager import context as tf_context  # TensorFlow 2.18 - 2.21
+
+__all__ = [
+    "ArrayDataAdapter",
+    "BaseOptimizer",
+    "EpochIterator",
+    "LossScaleOptimizer",
+    "ShardedVariable",
+    "TFOptimizer",
+    "TensorFlowTrainer",
+    "TensorFlowVariable",
+    "array_slicing",
+    "auto_shard_files",
+    "configure_coordination_service",
+    "data_adapters",
+    "get_key_value",
+    "in_stateless_scope",
+    "keras_backend",
+    "loss_module",
+    "model_strategy",
+    "optimizer_strategy",
+    "saving_api",
+    "set_key_value",
+    "tensorflow_trainer",
+    "tree",
+    "variable_value",
+]
+
+
+def variable_value(variable: Any) -> Any:
+    """`KerasVariable._value`: the TensorFlow variable below a Keras variable, `None` before it is built."""
+    return variable._value
+
+
+def model_strategy(model: Any) -> tf.distribute.Strategy | None:
+    """`TensorFlowTrainer._distribute_strategy`: the strategy in whose scope a model was made, if any."""
+    return model._distribute_strategy
+
+
+def optimizer_strategy(optimizer: Any) -> tf.distribute.Strategy:
+    """`TFOptimizer._distribution_strategy`: the strategy in whose scope an optimizer was made."""
+    return optimizer._distribution_strategy
+
+
+def auto_shard_files(dataset: tf.data.Dataset, num_workers: int, worker_index: int) -> tf.data.Dataset:
+    """tf.data's rewrite that gives each worker its own files (policy FILE), else raises `tf.errors.OpError`."""
+    return _AutoShardDataset(dataset, num_workers, worker_index)
+
+
+def configure_coordination_service(leader: str, jobs: dict[str, int], register_timeout_s: float) -> bool:
+    """Sets up TensorFlow's coordination service as `MultiWorkerMirroredStrategy` does, with a time limit of our own.
+
+    `MultiWorkerMirroredStrategy` leaves a configuration that is already there alone
+    (tensorflow/python/distribute/collective_all_reduce_strategy.py, `_initialize_multi_worker`).
+
+    Returns:
+        Whether it was configured: not when TensorFlow's context had been initialized before.
+    """
+    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+
+    context = tf_context.context()
+    if context._context_handle is not None:
+        return False
+    context.configure_coordination_service(
+        service_type="standalone",
+        service_leader=leader,
+        cluster_register_timeout_in_ms=round(register_timeout_s * 1000),
+        coordinated_jobs=[
+            coordination_config_pb2.CoordinatedJob(name=name, num_tasks=count) for name, count in jobs.items()
+        ],
+    )
+    return True
+
+
+def set_key_value(key: str, value: str) -> None:
+    """Publishes a value to all workers of a multi-worker job, through TensorFlow's coordination service."""
+    tf_context.context().set_config_key_value(key, value)
+
+
+def get_key_value(key: str, timeout_s: float) -> str:
+    """Waits for a value that another worker publishes.
+
+    Raises:
+        tf.errors.DeadlineExceededError: When it has not come within `timeout_s` seconds.
+    """
+    return tf_context.context().get_config_key_value(key, timeout_in_ms=max(1, round(timeout_s * 1000)))

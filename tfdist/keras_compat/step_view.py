@@ -1,0 +1,154 @@
+"""What one replica acts on while its training step is traced or run.
+
+Keras writes a step for one device: layers, metrics and optimizers read and assign Keras variables. Under a strategy a
+Keras variable stands for several TensorFlow variables. A *step view*, held per thread, says which of them the code that
+now runs means; `variables.py`, `losses.py` and `optimizers.py` ask it. So the whole step, custom `train_step` and
+optimizer included, is Keras's own single-device code, and the only thing that crosses replicas is the exchange.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_compat import private_names
+
+__all__ = ["ReplicaView", "StepView", "current_view", "entered"]
+
+
+class _PerThread(threading.local):
+    view: StepView | None = None
+
+
+_per_thread = _PerThread()
+
+
+def current_view() -> StepView | None:
+    """The view of the step that this thread runs, or `None` outside of a step."""
+    return _per_thread.view
+
+
+@contextlib.contextmanager
+def entered(view: StepView | None) -> Iterator[None]:
+    """Makes `view` the current one of this thread for the block."""
+    before = _per_thread.view
+    _per_thread.view = view
+    try:
+        yield
+    finally:
+        _per_thread.view = before
+
+
+class StepView:
+    """A view under which nothing differs from a single device. The base of the others."""
+
+    #: Whether optimizers run Keras's backend-independent code, variable by variable, on this replica alone.
+    updates_alone = False
+
+    def resolve(self, variable: Any) -> Any | None:
+        """Returns what stands for `variable.value` here, or `None` for the variable's own."""
+        return None
+
+    def note_assigned(self, variable: Any) -> None:
+        """Is told of every assignment to a Keras variable."""
+
+    def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
+        """Turns a mean over this replica's rows into its share of the mean over the global batch."""
+        return value
+
+    def unscale_loss(self, value: tf.Tensor) -> tf.Tensor:
+        """Undoes `scale_loss`."""
+        return value
+
+    def reduce_gradients(self, gradients: Sequence[Any]) -> list[Any]:
+        """Turns this replica's gradients into those of the global batch."""
+        return list(gradients)
+
+
+class ReplicaView(StepView):
+    """The view of one replica of a synchronous strategy.
+
+    Args:
+        strategy: The strategy, in replica context.
+        local_index: Index of the replica among those of this process.
+        num_rows: Rows that the replica trains on, a scalar integer tensor. May be 0: then the data at hand are a
+            stand-in row that must not count.
+        num_rows_global: Rows of the global batch, a scalar integer tensor.
+        may_be_empty: Whether `num_rows` may be 0.
+    """
+
+    updates_alone = True
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        local_index: int,
+        num_rows: tf.Tensor,
+        num_rows_global: tf.Tensor,
+        may_be_empty: bool,
+    ) -> None:
+        self.strategy = strategy
+        self.local_index = local_index
+        self.num_rows = num_rows
+        self.num_rows_global = num_rows_global
+        self.may_be_empty = may_be_empty
+        self.assigned: dict[int, Any] = {}
+        self._reducing = False
+
+    def resolve(self, variable: Any) -> Any | None:
+        """Returns the copy of a distributed variable that lives on this replica."""
+        value = private_names.variable_value(variable)
+        if isinstance(value, tf.distribute.DistributedValues):
+            return self.strategy.experimental_local_results(value)[self.local_index]
+        return None
+
+    def note_assigned(self, variable: Any) -> None:
+        """Remembers a variable that the step's own code assigns. Optimizer updates are equal on all replicas."""
+        if not self._reducing:
+            self.assigned[id(variable)] = variable
+
+    def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
+        """Weights a mean over this replica's rows by its share of the rows."""
+        return value * tf.cast(self.num_rows, value.dtype) / tf.cast(self.num_rows_global, value.dtype)
+
+    def unscale_loss(self, value: tf.Tensor) -> tf.Tensor:
+        """Undoes `scale_loss`; of an empty replica's loss, 0, it makes 0."""
+        rows = tf.maximum(self.num_rows, 1)
+        return value * tf.cast(self.num_rows_global, value.dtype) / tf.cast(rows, value.dtype)
+
+    def reduce_gradients(self, gradients: Sequence[Any]) -> list[Any]:
+        """Sums gradients over all replicas of the job. Must be called by every replica."""
+        present = [g for g in gradients if g is not None]
+        if not present:
+            return list(gradients)
+        if self.may_be_empty:
+            # A loss that is a sum, not a mean, is not scaled, so the stand-in row must be silenced here.
+            present = [_zero_unless(self.num_rows > 0, g) for g in present]
+        context = tf.distribute.get_replica_context()
+        reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present))
+        return [None if g is None else next(reduced) for g in gradients]
+
+    @contextlib.contextmanager
+    def reduced(self) -> Iterator[None]:
+        """While an optimizer applies gradients that are already those of the global batch."""
+        self._reducing = True
+        try:
+            yield
+        finally:
+            self._reducing = False
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether the gradients at hand are already those of the global batch."""
+        return self._reducing
+
+
+def _zero_unless(condition: tf.Tensor, gradient: Any) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        values = _zero_unless(condition, gradient.values)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return tf.where(condition, gradient, tf.zeros_like(gradient))

@@ -1,0 +1,186 @@
+"""`compile`, `fit`, `evaluate` and `predict` of a model that belongs to a strategy of tfdist's.
+
+Keras's own methods run. What is replaced is what they call: the epoch iterator, the three step functions, and the build
+from a first batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.errors import ArgumentError, describe_problem
+from tfdist.keras_compat import synchronous_steps
+from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator
+from tfdist.keras_compat.managed_strategies import is_managed, is_parameter_server, worker_position
+from tfdist.keras_compat.override import Override
+from tfdist.keras_compat.private_names import (
+    TensorFlowTrainer,
+    keras_backend,
+    model_strategy,
+    tensorflow_trainer,
+    tree,
+    variable_value,
+)
+
+__all__ = ["OVERRIDES"]
+
+
+def _make_epoch_iterator(original: Any) -> Any:
+    def make(*args: Any, distribute_strategy: Any = None, **kwargs: Any) -> Any:
+        if not is_managed(distribute_strategy):
+            return original(*args, distribute_strategy=distribute_strategy, **kwargs)
+        if is_parameter_server(distribute_strategy):
+            raise NotImplementedError
+        return SynchronousEpochIterator(distribute_strategy, *args, **kwargs)
+
+    return functools.wraps(original, updated=())(make)
+
+
+def _make_compile(original: Any) -> Any:
+    @functools.wraps(original)
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = model_strategy(self)
+        if not is_managed(strategy):
+            return original(self, *args, **kwargs)
+        with strategy.scope():  # optimizers and metrics given by name belong to the strategy
+            return original(self, *args, **kwargs)
+
+    return compile
+
+
+def _make_entry(original: Any) -> Any:
+    """Wraps `fit`, `evaluate` and `predict`: checks the scope, and lets one process of a job show progress."""
+
+    @functools.wraps(original)
+    def entry(self: Any, *args: Any, **kwargs: Any) -> Any:
+        strategy = model_strategy(self)
+        if strategy is None and is_managed(tf.distribute.get_strategy()):
+            _refuse_model_of_no_scope(self, original.__name__)
+        if not is_managed(strategy):
+            return original(self, *args, **kwargs)
+        if kwargs.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
+            kwargs["verbose"] = 0
+        return original(self, *args, **kwargs)
+
+    return entry
+
+
+def _refuse_model_of_no_scope(model: Any, method: str) -> None:
+    raise ArgumentError(
+        describe_problem(
+            f"The model {model.name!r} was made outside of strategy.scope()",
+            received=f"{method}() within the scope of a {type(tf.distribute.get_strategy()).__name__}",
+            expected="a model whose layers, optimizer and metrics were made within the scope",
+            fix="Build and compile the model inside `with strategy.scope():`.",
+        )
+    )
+
+
+def _refuse_foreign_variables(model: Any) -> None:
+    """Raises `ArgumentError` when a variable of the model was not made in the scope of its strategy."""
+    strategy = model.distribute_strategy
+    optimizer = [] if model.optimizer is None else model.optimizer.variables
+    seen = [*model.variables, *model.metrics_variables, *optimizer]
+    foreign = [
+        v.path
+        for v in seen
+        if variable_value(v) is not None and not strategy.extended.variable_created_in_scope(variable_value(v))
+    ]
+    if foreign:
+        shown = ", ".join(foreign[:5]) + (f" and {len(foreign) - 5} more" if len(foreign) > 5 else "")
+        raise ArgumentError(
+            describe_problem(
+                "Variables were made outside of strategy.scope()",
+                received=f"{shown} (variables of the model {model.name!r}, its optimizer and metrics)",
+                expected=f"every variable made in the scope of the model's {type(strategy).__name__}",
+                fix="Make layers, optimizer objects and metric objects inside `with strategy.scope():`.",
+            )
+        )
+
+
+def _make_symbolic_build(original: Any) -> Any:
+    @functools.wraps(original)
+    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+        strategy = model_strategy(self)
+        if not is_managed(strategy):
+            return original(self, iterator=iterator, data_batch=data_batch)
+        spec = data_batch if iterator is None else iterator.batch_spec
+        with strategy.scope():
+            self._symbolic_build(data_batch=tree.map_structure(_symbolic, spec))
+        return _refuse_foreign_variables(self)
+
+    return _maybe_symbolic_build
+
+
+def _symbolic(leaf: Any) -> Any:
+    if getattr(leaf, "shape", None) is None:
+        return None
+    return keras_backend.KerasTensor(tuple(leaf.shape), keras_backend.standardize_dtype(leaf.dtype))
+
+
+def _make_step_function(kind: str) -> Any:
+    attribute, step = f"{kind}_function", f"{kind}_step"
+
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def make_function(self: Any, force: bool = False) -> Any:
+            strategy = model_strategy(self)
+            if not is_managed(strategy):
+                return original(self, force)
+            if getattr(self, attribute) is None or force:
+                if kind == "predict":
+                    function = synchronous_steps.make_predict_function(self)
+                else:
+                    function = synchronous_steps.make_step_function(self, getattr(self, step))
+                setattr(self, attribute, function)
+            return getattr(self, attribute)
+
+        return make_function
+
+    return make
+
+
+def _make_metrics_result_or_logs(original: Any) -> Any:
+    @functools.wraps(original)
+    def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+        # The logs of a step are those of the global state already; a replica's own variables are not.
+        return logs if is_managed(model_strategy(self)) and logs else original(self, logs)
+
+    return _get_metrics_result_or_logs
+
+
+OVERRIDES = (
+    Override(
+        tensorflow_trainer,
+        "TFEpochIterator",
+        _make_epoch_iterator,
+        "`experimental_distribute_dataset` loses and repeats rows, and cannot read under parameter servers.",
+    ),
+    Override(
+        TensorFlowTrainer,
+        "_maybe_symbolic_build",
+        _make_symbolic_build,
+        "`fit` raises at once under MultiWorkerMirroredStrategy (keras issue 20585).",
+    ),
+    Override(TensorFlowTrainer, "make_train_function", _make_step_function("train"), "See `fit`."),
+    Override(TensorFlowTrainer, "make_test_function", _make_step_function("test"), "See `evaluate`."),
+    Override(TensorFlowTrainer, "make_predict_function", _make_step_function("predict"), "See `predict`."),
+    Override(
+        TensorFlowTrainer,
+        "_get_metrics_result_or_logs",
+        _make_metrics_result_or_logs,
+        "Epoch logs are read from one replica, or with a collective for each variable.",
+    ),
+    Override(
+        TensorFlowTrainer,
+        "compile",
+        _make_compile,
+        "Optimizers and metrics given by name are made outside of the scope when `compile` is called there.",
+    ),
+    Override(TensorFlowTrainer, "fit", _make_entry, "`reduce` on scalar logs raises (keras issue 20585)."),
+    Override(TensorFlowTrainer, "evaluate", _make_entry, "`reduce` on scalar logs raises (keras issue 20585)."),
+    Override(TensorFlowTrainer, "predict", _make_entry, "Rows of a batch that does not divide are lost."),
+)

@@ -1,0 +1,110 @@
+"""Keras variables within a step: which TensorFlow variable they read and assign."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from tfdist.keras_compat.override import Override
+from tfdist.keras_compat.private_names import (
+    ShardedVariable,
+    TensorFlowVariable,
+    in_stateless_scope,
+    variable_value,
+)
+from tfdist.keras_compat.step_view import current_view
+
+__all__ = ["OVERRIDES"]
+
+
+def _make_value(original: property) -> property:
+    def value(self: Any) -> Any:
+        """The value of the variable, in a step that of the current replica."""
+        view = current_view()
+        if view is not None and not in_stateless_scope():
+            resolved = view.resolve(self)
+            if resolved is not None:
+                return self._maybe_autocast(resolved)
+        return original.fget(self)
+
+    return property(value)
+
+
+def _make_direct_assign(original: Any) -> Any:
+    @functools.wraps(original)
+    def _direct_assign(self: Any, value: Any) -> None:
+        view = current_view()
+        if view is None:
+            return original(self, value)
+        view.note_assigned(self)
+        resolved = view.resolve(self)
+        if resolved is None:
+            return original(self, value)
+        resolved.assign(tf.cast(value, resolved.dtype))
+        return None
+
+    return _direct_assign
+
+
+def _make_in_place(name: str) -> Any:
+    """Makes `assign_add` or `assign_sub` one operation, where Keras reads, adds and assigns: concurrent updates add up."""
+
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def in_place(self: Any, value: Any) -> Any:
+            view = current_view()
+            if view is None or view.updates_alone or in_stateless_scope() or view.resolve(self) is not None:
+                return original(self, value)
+            view.note_assigned(self)
+            target = variable_value(self)
+            return getattr(target, name)(tf.cast(value, target.dtype))
+
+        return in_place
+
+    return make
+
+
+def _make_numpy(original: Any) -> Any:
+    @functools.wraps(original)
+    def numpy(self: Any) -> Any:
+        if isinstance(variable_value(self), ShardedVariable):
+            return tf.convert_to_tensor(variable_value(self)).numpy()
+        return original(self)
+
+    return numpy
+
+
+OVERRIDES = (
+    Override(
+        TensorFlowVariable,
+        "value",
+        _make_value,
+        "A Keras variable reads a distributed variable, which a layer then cannot assign in replica context.",
+    ),
+    Override(
+        TensorFlowVariable,
+        "_direct_assign",
+        _make_direct_assign,
+        "Assigning a variable in a layer's `call` raises, or leaves workers with different values.",
+    ),
+    Override(
+        TensorFlowVariable,
+        "assign_add",
+        _make_in_place("assign_add"),
+        "`assign(value + delta)` loses concurrent updates under parameter servers (keras issue 18624).",
+    ),
+    Override(
+        TensorFlowVariable,
+        "assign_sub",
+        _make_in_place("assign_sub"),
+        "`assign(value - delta)` loses concurrent updates under parameter servers (keras issue 18624).",
+    ),
+    Override(
+        TensorFlowVariable,
+        "numpy",
+        _make_numpy,
+        "A variable that is partitioned over parameter servers has no `numpy`, so it cannot be saved.",
+    ),
+)
