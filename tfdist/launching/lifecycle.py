@@ -100,6 +100,7 @@ class JobState:
     rules: LifecycleRules
     first_waited_at: float | None = None
     outcome: JobOutcome | None = None
+    was_interrupted: bool = False
     is_finished: bool = False
 
     @property
@@ -155,10 +156,12 @@ def _note(state: JobState, event: Event) -> JobState:
 
 
 def _note_signal(state: JobState, number: signal.Signals, now: float) -> JobState:
+    was_interrupted = state.was_interrupted
+    state = replace(state, was_interrupted=was_interrupted or number == signal.SIGINT)
     if state.outcome is None:
         outcome = JobOutcome(128 + number, f"the launcher received {number.name}")
         return _ask_all(replace(state, outcome=outcome), now)
-    if number == signal.SIGINT:  # an impatient user
+    if was_interrupted and number == signal.SIGINT:  # an impatient user
         return _update_running(state, kill_at=now)
     return _ask_all(state, now)
 
