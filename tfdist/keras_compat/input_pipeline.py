@@ -137,6 +137,7 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):  # type: ign
         function = dataset_function(x)
         if function is not None:
             x = function(input_context(distribute_strategy))
+            kwargs["shuffle"] = False
         if isinstance(x, tf.distribute.DistributedDataset):
             raise ArgumentError(
                 describe_problem(

@@ -6,14 +6,28 @@ import weakref
 
 import tensorflow as tf
 
-__all__ = ["is_managed", "is_parameter_server", "is_synchronous", "manage", "num_local_replicas", "worker_position"]
+from tfdist.cluster import ClusterConfig
 
-_managed: weakref.WeakSet[tf.distribute.Strategy] = weakref.WeakSet()
+__all__ = [
+    "cluster_of",
+    "is_managed",
+    "is_parameter_server",
+    "manage",
+    "num_local_replicas",
+    "worker_position",
+]
+
+_managed: weakref.WeakKeyDictionary[tf.distribute.Strategy, ClusterConfig] = weakref.WeakKeyDictionary()
 
 
-def manage(strategy: tf.distribute.Strategy) -> None:
-    """Puts a strategy under tfdist's care. Called by the factories."""
-    _managed.add(strategy)
+def manage(strategy: tf.distribute.Strategy, cluster: ClusterConfig) -> None:
+    """Puts a strategy that was made for `cluster` under tfdist's care. Called by the factories."""
+    _managed[strategy] = cluster
+
+
+def cluster_of(strategy: tf.distribute.Strategy) -> ClusterConfig:
+    """The cluster for which a managed strategy was made."""
+    return _managed[strategy]
 
 
 def is_managed(strategy: object) -> bool:
@@ -26,11 +40,6 @@ def is_parameter_server(strategy: object) -> bool:
     return is_managed(strategy) and isinstance(strategy, tf.distribute.experimental.ParameterServerStrategy)
 
 
-def is_synchronous(strategy: object) -> bool:
-    """Whether `strategy` is a managed strategy whose replicas train in step."""
-    return is_managed(strategy) and not is_parameter_server(strategy)
-
-
 def num_local_replicas(strategy: tf.distribute.Strategy) -> int:
     """Replicas that run in this process."""
     if is_parameter_server(strategy):
@@ -40,13 +49,7 @@ def num_local_replicas(strategy: tf.distribute.Strategy) -> int:
 
 def worker_position(strategy: tf.distribute.Strategy) -> tuple[int, int]:
     """Returns (index of this worker, number of workers) among the workers that train in step."""
-    num_workers = strategy.num_replicas_in_sync // num_local_replicas(strategy)
-    if num_workers == 1 or is_parameter_server(strategy):
+    cluster = cluster_of(strategy)
+    if is_parameter_server(strategy) or cluster.worker_index is None:
         return 0, 1
-    resolver = strategy.cluster_resolver
-    before = (
-        resolver.cluster_spec().num_tasks("chief")
-        if resolver.task_type == "worker" and ("chief" in resolver.cluster_spec().jobs)
-        else 0
-    )
-    return before + resolver.task_id, num_workers
+    return cluster.worker_index, cluster.num_workers

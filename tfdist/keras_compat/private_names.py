@@ -25,6 +25,7 @@ from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters import array_slicing  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter  # Keras 3.8 - 3.15
 from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
+from keras.src.utils.python_utils import pythonify_logs  # Keras 3.8 - 3.15
 from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset  # TensorFlow 2.18 - 2.21
 from tensorflow.python.distribute.sharded_variable import ShardedVariable  # TensorFlow 2.18 - 2.21
 from tensorflow.python.eager import context as tf_context  # TensorFlow 2.18 - 2.21
@@ -44,10 +45,12 @@ __all__ = [
     "data_adapters",
     "get_key_value",
     "in_stateless_scope",
+    "is_ready",
     "keras_backend",
     "loss_module",
     "model_strategy",
     "optimizer_strategy",
+    "pythonify_logs",
     "saving_api",
     "set_key_value",
     "tensorflow_trainer",
@@ -99,6 +102,14 @@ def configure_coordination_service(leader: str, jobs: dict[str, int], register_t
         ],
     )
     return True
+
+
+def is_ready(remote_value: Any, timeout_s: float) -> bool:
+    """Waits for the result of a scheduled function for at most `timeout_s` seconds; `get` waits without a limit.
+
+    `RemoteValueImpl._status_available_event` (tensorflow/python/distribute/coordinator/cluster_coordinator.py).
+    """
+    return remote_value._status_available_event.wait(timeout_s)
 
 
 def set_key_value(key: str, value: str) -> None:

@@ -49,12 +49,13 @@ class StepView:
     #: Whether optimizers run Keras's backend-independent code, variable by variable, on this replica alone.
     updates_alone = False
 
-    def resolve(self, variable: Any) -> Any | None:
+    def read(self, variable: Any) -> Any | None:
         """Returns what stands for `variable.value` here, or `None` for the variable's own."""
         return None
 
-    def note_assigned(self, variable: Any) -> None:
-        """Is told of every assignment to a Keras variable."""
+    def assign(self, variable: Any, value: tf.Tensor) -> bool:
+        """Assigns what `read` returns. Returns `False` when that is left to the variable itself."""
+        return False
 
     def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
         """Turns a mean over this replica's rows into its share of the mean over the global batch."""
@@ -99,17 +100,22 @@ class ReplicaView(StepView):
         self.assigned: dict[int, Any] = {}
         self._reducing = False
 
-    def resolve(self, variable: Any) -> Any | None:
+    def read(self, variable: Any) -> Any | None:
         """Returns the copy of a distributed variable that lives on this replica."""
         value = private_names.variable_value(variable)
         if isinstance(value, tf.distribute.DistributedValues):
             return self.strategy.experimental_local_results(value)[self.local_index]
         return None
 
-    def note_assigned(self, variable: Any) -> None:
-        """Remembers a variable that the step's own code assigns. Optimizer updates are equal on all replicas."""
+    def assign(self, variable: Any, value: tf.Tensor) -> bool:
+        """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
         if not self._reducing:
             self.assigned[id(variable)] = variable
+        copy = self.read(variable)
+        if copy is None:
+            return False
+        copy.assign(tf.cast(value, copy.dtype))
+        return True
 
     def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
         """Weights a mean over this replica's rows by its share of the rows."""

@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import ArgumentError, describe_problem
-from tfdist.keras_compat import synchronous_steps
+from tfdist.keras_compat import asynchronous_steps, synchronous_steps
+from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator
 from tfdist.keras_compat.managed_strategies import is_managed, is_parameter_server, worker_position
 from tfdist.keras_compat.override import Override
@@ -20,6 +21,7 @@ from tfdist.keras_compat.private_names import (
     TensorFlowTrainer,
     keras_backend,
     model_strategy,
+    pythonify_logs,
     tensorflow_trainer,
     tree,
     variable_value,
@@ -32,9 +34,8 @@ def _make_epoch_iterator(original: Any) -> Any:
     def make(*args: Any, distribute_strategy: Any = None, **kwargs: Any) -> Any:
         if not is_managed(distribute_strategy):
             return original(*args, distribute_strategy=distribute_strategy, **kwargs)
-        if is_parameter_server(distribute_strategy):
-            raise NotImplementedError
-        return SynchronousEpochIterator(distribute_strategy, *args, **kwargs)
+        chosen = CoordinatorEpochIterator if is_parameter_server(distribute_strategy) else SynchronousEpochIterator
+        return chosen(distribute_strategy, *args, **kwargs)
 
     return functools.wraps(original, updated=())(make)
 
@@ -131,10 +132,11 @@ def _make_step_function(kind: str) -> Any:
             if not is_managed(strategy):
                 return original(self, force)
             if getattr(self, attribute) is None or force:
+                steps = asynchronous_steps if is_parameter_server(strategy) else synchronous_steps
                 if kind == "predict":
-                    function = synchronous_steps.make_predict_function(self)
+                    function = steps.make_predict_function(self)
                 else:
-                    function = synchronous_steps.make_step_function(self, getattr(self, step))
+                    function = steps.make_step_function(self, getattr(self, step))
                 setattr(self, attribute, function)
             return getattr(self, attribute)
 
@@ -146,13 +148,28 @@ def _make_step_function(kind: str) -> Any:
 def _make_metrics_result_or_logs(original: Any) -> Any:
     @functools.wraps(original)
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+        if isinstance(logs, asynchronous_steps.AsynchronousLogs):
+            logs = logs.final()
         # The logs of a step are those of the global state already; a replica's own variables are not.
-        return logs if is_managed(model_strategy(self)) and logs else original(self, logs)
+        return pythonify_logs(logs) if is_managed(model_strategy(self)) and logs else original(self, logs)
 
     return _get_metrics_result_or_logs
 
 
+def _make_reset_metrics(original: Any) -> Any:
+    @functools.wraps(original)
+    def reset_metrics(self: Any) -> None:
+        original(self)
+        if is_parameter_server(model_strategy(self)):
+            for function in (self.train_function, self.test_function):
+                if function is not None:
+                    function.reset()
+
+    return reset_metrics
+
+
 OVERRIDES = (
+    Override(TensorFlowTrainer, "reset_metrics", _make_reset_metrics, "Counts kept by the coordinator are Keras's too."),
     Override(
         tensorflow_trainer,
         "TFEpochIterator",

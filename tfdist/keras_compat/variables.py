@@ -24,9 +24,9 @@ def _make_value(original: property) -> property:
         """The value of the variable, in a step that of the current replica."""
         view = current_view()
         if view is not None and not in_stateless_scope():
-            resolved = view.resolve(self)
-            if resolved is not None:
-                return self._maybe_autocast(resolved)
+            seen = view.read(self)
+            if seen is not None:
+                return self._maybe_autocast(seen)
         return original.fget(self)
 
     return property(value)
@@ -36,14 +36,8 @@ def _make_direct_assign(original: Any) -> Any:
     @functools.wraps(original)
     def _direct_assign(self: Any, value: Any) -> None:
         view = current_view()
-        if view is None:
-            return original(self, value)
-        view.note_assigned(self)
-        resolved = view.resolve(self)
-        if resolved is None:
-            return original(self, value)
-        resolved.assign(tf.cast(value, resolved.dtype))
-        return None
+        if view is None or not view.assign(self, value):
+            original(self, value)
 
     return _direct_assign
 
@@ -55,9 +49,8 @@ def _make_in_place(name: str) -> Any:
         @functools.wraps(original)
         def in_place(self: Any, value: Any) -> Any:
             view = current_view()
-            if view is None or view.updates_alone or in_stateless_scope() or view.resolve(self) is not None:
+            if view is None or view.updates_alone or in_stateless_scope() or view.read(self) is not None:
                 return original(self, value)
-            view.note_assigned(self)
             target = variable_value(self)
             return getattr(target, name)(tf.cast(value, target.dtype))
 

@@ -20,7 +20,7 @@ def take_care_of(strategy: _Strategy, cluster: ClusterConfig) -> _Strategy:
     """Makes Keras's `fit` work under `strategy`. Not collective."""
     _refuse_other_backends()
     install(is_chief=cluster.is_chief)
-    manage(strategy)
+    manage(strategy, cluster)
     return strategy
 
 

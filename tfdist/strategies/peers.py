@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -13,8 +14,9 @@ from absl import logging
 from tfdist.cluster import ClusterConfig
 from tfdist.cluster.config import name_task
 
-__all__ = ["cluster_resolver", "missing_peers", "starting"]
+__all__ = ["cluster_resolver", "missing_peers", "starting", "wait_for_peers"]
 
+_ASK_EVERY_S = 0.2
 _REMIND_EVERY_S = 30.0
 
 
@@ -30,6 +32,23 @@ def cluster_resolver(config: ClusterConfig) -> tf.distribute.cluster_resolver.Cl
 
 def missing_peers(config: ClusterConfig) -> str:
     """Says which tasks do not listen at their addresses, in words. Tries each for at most a second."""
+    silent = _silent_peers(config)
+    return "no answer from " + ", ".join(silent) if silent else "every task's address answers"
+
+
+def wait_for_peers(config: ClusterConfig, limit_s: float) -> str:
+    """Waits until every other task listens at its address.
+
+    Returns:
+        The tasks that still do not after `limit_s` seconds, in words; empty when all do.
+    """
+    deadline = time.monotonic() + limit_s
+    while (silent := _silent_peers(config)) and time.monotonic() < deadline:
+        time.sleep(_ASK_EVERY_S)
+    return ", ".join(silent)
+
+
+def _silent_peers(config: ClusterConfig) -> list[str]:
     silent = []
     for task_type, addresses in config.cluster.items():
         for task_id, address in enumerate(addresses):
@@ -40,7 +59,7 @@ def missing_peers(config: ClusterConfig) -> str:
                 socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
             except OSError as error:
                 silent.append(f"{name_task(task_type, task_id)} at {address} ({error.strerror or error})")
-    return "no answer from " + ", ".join(silent) if silent else "every task's address answers"
+    return silent
 
 
 @contextlib.contextmanager
