@@ -10,6 +10,7 @@ from __future__ import annotations
 __all__ = [
     "ArgumentError",
     "ClusterConfigError",
+    "LaunchError",
     "ServerStartError",
     "TfdistError",
     "TimeLimitError",
@@ -28,6 +29,10 @@ class ArgumentError(TfdistError, ValueError):
 
 class ClusterConfigError(ArgumentError):
     """A cluster description (TF_CONFIG or an explicit argument) with one or more problems, all listed at once."""
+
+
+class LaunchError(TfdistError, RuntimeError):
+    """A job on this machine for which the system refuses a port, a process or a file."""
 
 
 class ServerStartError(TfdistError, RuntimeError):

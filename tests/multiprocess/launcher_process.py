@@ -16,7 +16,7 @@ LIMIT_S = 60
 class Launcher:
     """One `tfdist run` of a script given as text. Its temporary files go to a directory of its own."""
 
-    def __init__(self, directory: Path, script: str, *options: str, args=(), env=None):
+    def __init__(self, directory: Path, script: str, *options: str, args=(), env=None, prefix=()):
         self.marker = f"MARKER_{secrets.token_hex(8)}"
         self.temporary = directory / "temporary"
         self.temporary.mkdir()
@@ -24,7 +24,7 @@ class Launcher:
         self.script.write_text(textwrap.dedent(script))
         program = [] if "-m" in options else [str(self.script)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tfdist", "run", *options, *program, *args],
+            [*prefix, sys.executable, "-m", "tfdist", "run", *options, *program, *args],
             env={**os.environ, "TMPDIR": str(self.temporary), "TEST_MARKER": self.marker, **(env or {})},
             cwd=directory,
             stdout=subprocess.PIPE,

@@ -91,3 +91,10 @@ def test_a_launcher_inside_a_task_ends_with_it(launch, tmp_path):
     launcher.process.kill()
     launcher.process.communicate(timeout=60)
     launcher.check_nothing_left()
+
+
+def test_a_system_that_refuses_more_files_is_named_and_what_had_started_is_ended(launch):
+    limited = ("sh", "-c", 'ulimit -n 40; exec "$@"', "sh")
+    status, _, stderr = launch(family(), "--workers", "25", prefix=limited).finish()
+    assert status == 2
+    assert stderr.startswith("tfdist: The system refuses what the job needs: [Errno 24] Too many open files.\n")

@@ -21,6 +21,7 @@ from tfdist.cluster.job_reports import (
     parse_progress_report,
     progress_file_name,
 )
+from tfdist.errors import LaunchError, describe_problem
 from tfdist.launching.console import Console
 from tfdist.launching.decisions import (
     Ask,
@@ -77,12 +78,26 @@ def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
 
     Returns:
         The exit status: 0, that of the first failure, or 128 + the signal that ended the launcher.
+
+    Raises:
+        LaunchError: The system refuses a port, a process or a file. What had been started is ended.
     """
-    ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
-    plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
-    with _signals_noted() as signals, JobGuard() as guard, selectors.DefaultSelector() as selector:
-        job = _Job(options, plans, guard, selector, signals)
-        status, message = job.run(env)
+    try:
+        ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
+        plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+        with _signals_noted() as signals, JobGuard() as guard, selectors.DefaultSelector() as selector:
+            job = _Job(options, plans, guard, selector, signals)
+            job.start(env)
+            status, message = job.attend()
+    except OSError as error:
+        raise LaunchError(
+            describe_problem(
+                f"The system refuses what the job needs: {error}",
+                received=f"--workers={options.workers}, --ps={options.parameter_servers} (from the command line)",
+                expected="ports, processes and files for every task",
+                fix="start fewer tasks, or raise the limits that `ulimit -a` shows",
+            )
+        ) from error
     if message:
         job.console.write_note(message)
     return status
@@ -99,13 +114,8 @@ class _Job:
         selector: selectors.BaseSelector,
         signals: deque[signal.Signals],
     ):
-        self._options, self._plans, self._guard, self._selector, self._signals = (
-            options,
-            plans,
-            guard,
-            selector,
-            signals,
-        )
+        self._options, self._plans = options, plans
+        self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
         self._state = JobState(tuple(TaskState(plan.name, plan.task_type) for plan in plans), options.rules)
         self._processes: dict[str, TaskProcess] = {}
@@ -113,9 +123,21 @@ class _Job:
         self._progress_texts: dict[str, str] = {}
         self._end_times: dict[str, float] = {}
 
-    def run(self, env: Mapping[str, str]) -> tuple[int, str]:
-        """Starts all tasks and attends to them until they have ended; returns the status and the last words."""
-        self._start(env)
+    def start(self, env: Mapping[str, str]) -> None:
+        """Starts all tasks."""
+        options = self._options
+        num_cores = len(os.sched_getaffinity(0))
+        num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
+        for plan in self._plans:
+            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name)
+            task_env = build_task_env(plan, job, env, num_threads)
+            process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
+            self._guard.add(process)
+            self._processes[plan.name] = process
+            self._outputs[plan.name] = TaskOutput(plan.name, process, self.console, options.log_dir, self._selector)
+
+    def attend(self) -> tuple[int, str]:
+        """Attends to the tasks until all have ended; returns the status and the last words."""
         while not self._state.is_finished:
             self._pass_on_output(_TICK_S)
             while self._signals:
@@ -132,18 +154,6 @@ class _Job:
         for output in self._outputs.values():
             output.close()
         return self._conclude()
-
-    def _start(self, env: Mapping[str, str]) -> None:
-        options = self._options
-        num_cores = len(os.sched_getaffinity(0))
-        num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
-        for plan in self._plans:
-            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name)
-            task_env = build_task_env(plan, job, env, num_threads)
-            process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
-            self._guard.add(process)
-            self._processes[plan.name] = process
-            self._outputs[plan.name] = TaskOutput(plan.name, process, self.console, options.log_dir, self._selector)
 
     def _handle(self, event: Event) -> None:
         self._state, decisions = step(self._state, event)

@@ -61,5 +61,5 @@ def _write(job: JobEnvironment, file_name: str, text: str) -> None:
     path = Path(job.report_dir) / file_name
     temporary = path.with_name(f"{file_name}.{os.getpid()}.writing")
     with contextlib.suppress(OSError):
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        temporary.write_text(text, encoding="ascii")  # as JSON, it has no other characters
         temporary.replace(path)
