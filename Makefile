@@ -1,0 +1,86 @@
+# Everything that a fresh machine with Python (3.10 or newer) and make needs: `make quickstart`, `make test`.
+# A Python of your choice: `make test PYTHON=python3.12`.
+
+PYTHON ?= python3
+VENV := .venv
+# The old end of the supported window (docs/design/supported-versions.md) and the tests that run there in `make test`.
+OLD_VENV := .venv-old-end
+OLD_END := 'tensorflow==2.18.*' 'keras==3.8.*'
+OLD_END_TESTS := tests/unit tests/tensorflow tests/recipes
+# TensorFlow 2.18 is built for Python 3.10 to 3.12: the first of these that is one of them.
+OLD_PYTHON := $(shell for python in $(PYTHON) python3.12 python3.11 python3.10; do \
+	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$python && break; \
+	done)
+QUICKSTART_LOGS := .quickstart
+
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help quickstart test test-newest test-old-end check campaign clean
+
+help:
+	@echo 'make quickstart   make an environment in $(VENV) and train the digits recipe on two workers'
+	@echo 'make test         run the whole test suite, then a part of it on the oldest supported versions'
+	@echo 'make check        lint, types, layers and unit tests: what to run before a commit'
+	@echo 'make campaign     what takes longer: the whole suite on the oldest versions, recipes with more seeds'
+	@echo 'make clean        remove the environments and logs that make made'
+
+quickstart: $(VENV)/.recipes
+	@mkdir -p $(QUICKSTART_LOGS)
+	$(VENV)/bin/tfdist run --workers 2 --log-dir $(QUICKSTART_LOGS) recipes/digits.py
+	@echo
+	@echo "Trained on two workers: $$(grep -h '^test_accuracy=' $(QUICKSTART_LOGS)/*.log)"
+	@echo "The output of each worker: $$(ls $(QUICKSTART_LOGS)/*.log | tr '\n' ' ')"
+
+test: test-newest test-old-end
+
+test-newest: $(VENV)/.test
+	$(VENV)/bin/python -m pytest
+
+ifneq ($(OLD_PYTHON),)
+test-old-end: $(OLD_VENV)/.test
+	$(OLD_VENV)/bin/python -m pytest $(OLD_END_TESTS)
+else
+test-old-end:
+	@echo 'NOT RUN: the tests of the oldest supported versions. They need Python 3.10, 3.11 or 3.12.'
+endif
+
+check: $(VENV)/.check
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m pytest tests/unit
+
+campaign: export TFDIST_TEST_SEEDS := 0 1 2 3 4
+campaign: $(VENV)/.test $(OLD_VENV)/.test
+	$(VENV)/bin/python -m pytest tests/recipes
+	$(OLD_VENV)/bin/python -m pytest
+
+clean:
+	rm -rf $(VENV) $(OLD_VENV) $(QUICKSTART_LOGS)
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit("tfdist needs Python 3.10 or newer; name one: make PYTHON=python3.12" \
+		if sys.version_info < (3, 10) else 0)'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(VENV)/bin/python -m pip install --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.recipes: $(VENV)/.python pyproject.toml
+	$(VENV)/bin/python -m pip install --editable '.[recipes]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.recipes
+	$(VENV)/bin/python -m pip install --group test
+	@touch $@
+
+$(VENV)/.check: $(VENV)/.test
+	$(VENV)/bin/python -m pip install --group check
+	@touch $@
+
+$(OLD_VENV)/.test: pyproject.toml
+	$(OLD_PYTHON) -m venv --clear $(OLD_VENV)
+	$(OLD_VENV)/bin/python -m pip install --upgrade 'pip>=25.1'
+	$(OLD_VENV)/bin/python -m pip install --editable '.[recipes]' --group test $(OLD_END)
+	@touch $@
