@@ -31,6 +31,5 @@ def all_reduce_sum(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         total = replica_context.all_reduce(tf.distribute.ReduceOp.SUM, flat)
         pieces = tf.split(total, [tf.size(tensors[p]) for p in positions], num=len(positions))
         for p, piece in zip(positions, pieces, strict=True):
-            sums[p] = tf.reshape(piece, tf.shape(tensors[p]))
-            sums[p].set_shape(tensors[p].shape)
+            sums[p] = tf.ensure_shape(tf.reshape(piece, tf.shape(tensors[p])), tensors[p].shape)
     return sums

@@ -128,7 +128,7 @@ class _AsynchronousSteps:
     def reset(self) -> None:
         """Starts metrics afresh. Between epochs no step is under way."""
         self._totals = [np.zeros(tuple(v.shape), np.float64) for v in self._metrics]
-        self._last: list[np.ndarray] = []
+        self._last = np.zeros(0, np.float64)
         self.num_collected = 0
 
     def __call__(self, iterator: Any) -> AsynchronousLogs:
@@ -190,7 +190,7 @@ class _AsynchronousSteps:
             vector = _fetch(self._under_way.popleft(), self._strategy)
             position = 0
             for total in self._totals:
-                total += vector[position : position + total.size].reshape(total.shape)
+                np.add(total, vector[position : position + total.size].reshape(total.shape), out=total)
                 position += total.size
             self._last = vector[position:]
             self.num_collected += 1
@@ -229,7 +229,7 @@ def make_step_function(model: Any, step: Callable[[Any], Any]) -> _AsynchronousS
 
 
 def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
-    """Returns what Keras calls `predict_function`: outputs in the order of the rows, worked out ahead by all workers."""
+    """Returns what Keras calls `predict_function`: outputs in the order of the rows, all workers working ahead."""
     strategy = model.distribute_strategy
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 
@@ -310,5 +310,3 @@ def _fetch(remote: Any, strategy: tf.distribute.Strategy) -> Any:
             )
         )
     return remote.fetch()
-
-

@@ -1,11 +1,10 @@
 """What `fit`, `evaluate` and `predict` read under parameter servers.
 
-| input | who reads it | an epoch |
-|---|---|---|
-| arrays, `tf.data.Dataset`, generators | the coordinator, which sends each batch with its step | every row once, also when a worker is lost |
-| a function of `tf.distribute.InputContext`, or `strategy.distribute_datasets_from_function(...)` | every worker, its own copy | `steps_per_epoch` steps of whoever is free; rows may come twice or never |
-
-The first is exact and bounded by the coordinator's network; the second scales with the workers.
+- Arrays, generators, a `tf.data.Dataset`: the coordinator reads, and sends each batch with its step. An epoch is every
+  row once, also when a worker is lost. Bounded by the coordinator's network.
+- A function of `tf.distribute.InputContext`, or `strategy.distribute_datasets_from_function(...)`: every worker reads
+  its own copy. An epoch is `steps_per_epoch` steps of whoever is free; rows may come twice or never. Scales with the
+  workers.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ class _OnWorkers:
         return WorkerIterator(iter(self._dataset))
 
 
-class CoordinatorEpochIterator(tensorflow_trainer.TFEpochIterator):  # type: ignore[misc]
+class CoordinatorEpochIterator(tensorflow_trainer.TFEpochIterator):
     """Keras's epoch iterator under parameter servers.
 
     Answers: Keras calls `experimental_distribute_dataset`, which a parameter-server strategy cannot do outside of
@@ -133,7 +132,7 @@ class CoordinatorEpochIterator(tensorflow_trainer.TFEpochIterator):  # type: ign
         check_batch_size(rows, distribute_strategy.num_replicas_in_sync, "the dataset's batch size")
         self.batch_spec = dataset.element_spec
         if function is None:
-            self._distributed_dataset = _OnCoordinator(dataset, num_ahead)
+            self._distributed_dataset: Any = _OnCoordinator(dataset, num_ahead)
             return
         if int(dataset.cardinality()) != tf.data.INFINITE_CARDINALITY:
             raise ArgumentError(

@@ -1,11 +1,11 @@
 """What `fit`, `evaluate` and `predict` read under a synchronous strategy.
 
-| input | what a worker reads |
-|---|---|
-| arrays, `tf.data.Dataset` of global batches (policies AUTO, DATA), generators | all of it, and keeps its rows of each batch |
-| `tf.data.Dataset` with `auto_shard_policy` FILE | its own files, in batches of its share |
-| `tf.data.Dataset` with `auto_shard_policy` OFF | all of it, each batch being this worker's own |
-| a function of `tf.distribute.InputContext`, or `strategy.distribute_datasets_from_function(...)` | what the function returns: batches of per-replica size |
+- Arrays, generators and a `tf.data.Dataset` of global batches (`auto_shard_policy` AUTO or DATA): a worker reads all of
+  it and keeps its rows of each batch.
+- A dataset with `auto_shard_policy` FILE: its own files, in batches of its share.
+- A dataset with `auto_shard_policy` OFF: all of it, each batch being this worker's own.
+- A function of `tf.distribute.InputContext`, or `strategy.distribute_datasets_from_function(...)`: what the function
+  returns, batches of per-replica size.
 
 In the last three the workers tell each other their row counts at every step.
 """
@@ -62,7 +62,7 @@ def refuse_endless(dataset: tf.data.Dataset, steps: int | None) -> None:
                 "The dataset never ends, so the epoch would not either",
                 received="steps_per_epoch=None (from the call), a dataset of infinite cardinality",
                 expected="a number of steps for an endless dataset",
-                fix="Pass steps_per_epoch to fit (steps to evaluate and predict, validation_steps for validation data).",
+                fix="Pass steps_per_epoch to fit, steps to evaluate and predict, validation_steps for validation data.",
             )
         )
 
@@ -123,7 +123,7 @@ def _split_own(dataset: tf.data.Dataset, num_local: int) -> tf.data.Dataset:
     return shard_rows(dataset, 0, num_local, num_local).map(lambda parts, num_rows, _: (parts, num_rows))
 
 
-class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):  # type: ignore[misc]
+class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
     """Keras's epoch iterator over this worker's share of the data. Its iterators are plain `tf.data` iterators.
 
     Answers: `experimental_distribute_dataset` gives workers rows twice or never (unseeded shuffles), fails on batches
@@ -173,5 +173,3 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):  # type: ign
     def batch_spec(self) -> Any:
         """The spec of what one replica trains on."""
         return self._distributed_dataset.element_spec[0][0]
-
-

@@ -7,7 +7,7 @@ import re
 
 from absl import logging
 
-from tfdist.keras_compat import embeddings, gradients, losses, optimizers, saving, trainer, variables
+from tfdist.keras_compat import losses, optimizers, partitioned_variables, saving, trainer, variables
 from tfdist.keras_compat.override import Override
 
 __all__ = ["VERIFIED", "all_overrides", "install", "is_installed", "uninstall", "unverified_versions"]
@@ -22,12 +22,11 @@ def all_overrides() -> tuple[Override, ...]:
     """Every override, in the order of installation."""
     return (
         *variables.OVERRIDES,
+        *partitioned_variables.OVERRIDES,
         *losses.OVERRIDES,
         *optimizers.OVERRIDES,
         *trainer.OVERRIDES,
         *saving.OVERRIDES,
-        *embeddings.OVERRIDES,
-        *gradients.OVERRIDES,
     )
 
 
@@ -45,8 +44,10 @@ def install(*, is_chief: bool = True) -> None:
     if is_installed():
         return
     for override in all_overrides():
-        original = override.owner.__dict__[override.name] if override.name in vars(override.owner) else getattr(
-            override.owner, override.name
+        original = (
+            override.owner.__dict__[override.name]
+            if override.name in vars(override.owner)
+            else getattr(override.owner, override.name)
         )
         _originals[override.label] = vars(override.owner).get(override.name)
         setattr(override.owner, override.name, override.make(original))

@@ -13,18 +13,21 @@ import tensorflow as tf
 from keras.src import backend as keras_backend  # Keras 3.8 - 3.15
 from keras.src import tree  # Keras 3.8 - 3.15: keras.tree with `none_is_leaf`
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow import numpy as tensorflow_numpy  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import trainer as tensorflow_trainer  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow.core import Variable as TensorFlowVariable  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow.optimizer import TFOptimizer  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer  # Keras 3.8 - 3.15
+from keras.src.legacy.saving import legacy_h5_format  # Keras 3.8 - 3.15
 from keras.src.losses import loss as loss_module  # Keras 3.8 - 3.15
 from keras.src.optimizers.base_optimizer import BaseOptimizer  # Keras 3.8 - 3.15
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Keras 3.8 - 3.15
-from keras.src.saving import saving_api  # Keras 3.8 - 3.15: module-level names `saving_lib`, `legacy_h5_format`
+from keras.src.saving import saving_lib  # Keras 3.8 - 3.15
 from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters import array_slicing  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter  # Keras 3.8 - 3.15
 from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
+from keras.src.trainers.trainer import Trainer  # Keras 3.8 - 3.15
 from keras.src.utils.python_utils import pythonify_logs  # Keras 3.8 - 3.15
 from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset  # TensorFlow 2.18 - 2.21
 from tensorflow.python.distribute.sharded_variable import ShardedVariable  # TensorFlow 2.18 - 2.21
@@ -39,6 +42,7 @@ __all__ = [
     "TFOptimizer",
     "TensorFlowTrainer",
     "TensorFlowVariable",
+    "Trainer",
     "array_slicing",
     "auto_shard_files",
     "configure_coordination_service",
@@ -47,14 +51,18 @@ __all__ = [
     "in_stateless_scope",
     "is_ready",
     "keras_backend",
+    "legacy_h5_format",
     "loss_module",
     "model_strategy",
     "optimizer_strategy",
     "pythonify_logs",
-    "saving_api",
+    "saving_lib",
     "set_key_value",
+    "set_variable_count",
+    "tensorflow_numpy",
     "tensorflow_trainer",
     "tree",
+    "variable_count",
     "variable_value",
 ]
 
@@ -102,6 +110,16 @@ def configure_coordination_service(leader: str, jobs: dict[str, int], register_t
         ],
     )
     return True
+
+
+def variable_count(strategy: tf.distribute.Strategy) -> int:
+    """`ParameterServerStrategyV2Extended._variable_count`: which parameter server gets the next variable."""
+    return strategy.extended._variable_count
+
+
+def set_variable_count(strategy: tf.distribute.Strategy, count: int) -> None:
+    """Sets `_variable_count`."""
+    strategy.extended._variable_count = count
 
 
 def is_ready(remote_value: Any, timeout_s: float) -> bool:

@@ -49,11 +49,11 @@ class StepView:
     #: Whether optimizers run Keras's backend-independent code, variable by variable, on this replica alone.
     updates_alone = False
 
-    def read(self, variable: Any) -> Any | None:
+    def read(self, variable: Any) -> Any | None:  # noqa: ARG002
         """Returns what stands for `variable.value` here, or `None` for the variable's own."""
         return None
 
-    def assign(self, variable: Any, value: tf.Tensor) -> bool:
+    def assign(self, variable: Any, value: tf.Tensor) -> bool:  # noqa: ARG002
         """Assigns what `read` returns. Returns `False` when that is left to the variable itself."""
         return False
 

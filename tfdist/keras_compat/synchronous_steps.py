@@ -86,9 +86,7 @@ class _SynchronousStep:
         """Sums metric states; averages over rows the step's other logs and what its layers assigned."""
         own = {id(v) for v in metrics}
         assigned = [
-            v
-            for v in view.assigned.values()
-            if id(v) not in own and tf.as_dtype(variable_value(v).dtype).is_floating
+            v for v in view.assigned.values() if id(v) not in own and tf.as_dtype(variable_value(v).dtype).is_floating
         ]
         flat_logs = [tf.convert_to_tensor(v) for v in tree.flatten(logs)]
         flat_logs = [v if v.dtype.is_floating else tf.cast(v, keras_backend.floatx()) for v in flat_logs]

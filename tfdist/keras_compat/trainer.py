@@ -19,6 +19,7 @@ from tfdist.keras_compat.managed_strategies import is_managed, is_parameter_serv
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import (
     TensorFlowTrainer,
+    Trainer,
     keras_backend,
     model_strategy,
     pythonify_logs,
@@ -44,7 +45,7 @@ def _make_compile(original: Any) -> Any:
     @functools.wraps(original)
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         strategy = model_strategy(self)
-        if not is_managed(strategy):
+        if strategy is None or not is_managed(strategy):
             return original(self, *args, **kwargs)
         with strategy.scope():  # optimizers and metrics given by name belong to the strategy
             return original(self, *args, **kwargs)
@@ -106,12 +107,13 @@ def _make_symbolic_build(original: Any) -> Any:
     @functools.wraps(original)
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = model_strategy(self)
-        if not is_managed(strategy):
-            return original(self, iterator=iterator, data_batch=data_batch)
+        if strategy is None or not is_managed(strategy):
+            original(self, iterator=iterator, data_batch=data_batch)
+            return
         spec = data_batch if iterator is None else iterator.batch_spec
         with strategy.scope():
             self._symbolic_build(data_batch=tree.map_structure(_symbolic, spec))
-        return _refuse_foreign_variables(self)
+        _refuse_foreign_variables(self)
 
     return _maybe_symbolic_build
 
@@ -169,7 +171,7 @@ def _make_reset_metrics(original: Any) -> Any:
 
 
 OVERRIDES = (
-    Override(TensorFlowTrainer, "reset_metrics", _make_reset_metrics, "Counts kept by the coordinator are Keras's too."),
+    Override(TensorFlowTrainer, "reset_metrics", _make_reset_metrics, "The coordinator keeps the counts."),
     Override(
         tensorflow_trainer,
         "TFEpochIterator",
@@ -192,7 +194,7 @@ OVERRIDES = (
         "Epoch logs are read from one replica, or with a collective for each variable.",
     ),
     Override(
-        TensorFlowTrainer,
+        Trainer,  # `compile_from_config` compares a model's `compile` with this one
         "compile",
         _make_compile,
         "Optimizers and metrics given by name are made outside of the scope when `compile` is called there.",

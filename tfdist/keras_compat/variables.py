@@ -19,7 +19,7 @@ from tfdist.keras_compat.step_view import current_view
 __all__ = ["OVERRIDES"]
 
 
-def _make_value(original: property) -> property:
+def _make_value(original: Any) -> property:
     def value(self: Any) -> Any:
         """The value of the variable, in a step that of the current replica."""
         view = current_view()
@@ -27,6 +27,8 @@ def _make_value(original: property) -> property:
             seen = view.read(self)
             if seen is not None:
                 return self._maybe_autocast(seen)
+        if isinstance(variable_value(self), ShardedVariable) and not in_stateless_scope():
+            return self._maybe_autocast(tf.convert_to_tensor(variable_value(self)))
         return original.fget(self)
 
     return property(value)
@@ -43,7 +45,7 @@ def _make_direct_assign(original: Any) -> Any:
 
 
 def _make_in_place(name: str) -> Any:
-    """Makes `assign_add` or `assign_sub` one operation, where Keras reads, adds and assigns: concurrent updates add up."""
+    """Makes `assign_add` or `assign_sub` one operation, where Keras reads, adds and assigns."""
 
     def make(original: Any) -> Any:
         @functools.wraps(original)
@@ -59,22 +61,13 @@ def _make_in_place(name: str) -> Any:
     return make
 
 
-def _make_numpy(original: Any) -> Any:
-    @functools.wraps(original)
-    def numpy(self: Any) -> Any:
-        if isinstance(variable_value(self), ShardedVariable):
-            return tf.convert_to_tensor(variable_value(self)).numpy()
-        return original(self)
-
-    return numpy
-
-
 OVERRIDES = (
     Override(
         TensorFlowVariable,
         "value",
         _make_value,
-        "A Keras variable reads a distributed variable, which a layer then cannot assign in replica context.",
+        "A Keras variable reads a distributed variable, which a layer then cannot assign in replica context; one that "
+        "is partitioned has neither `handle` nor `numpy`.",
     ),
     Override(
         TensorFlowVariable,
@@ -93,11 +86,5 @@ OVERRIDES = (
         "assign_sub",
         _make_in_place("assign_sub"),
         "`assign(value - delta)` loses concurrent updates under parameter servers (keras issue 18624).",
-    ),
-    Override(
-        TensorFlowVariable,
-        "numpy",
-        _make_numpy,
-        "A variable that is partitioned over parameter servers has no `numpy`, so it cannot be saved.",
     ),
 )
