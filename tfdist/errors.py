@@ -12,6 +12,7 @@ __all__ = [
     "ClusterConfigError",
     "LaunchError",
     "ServerStartError",
+    "PeerLostError",
     "TfdistError",
     "TimeLimitError",
     "UnsupportedError",
@@ -41,6 +42,10 @@ class ServerStartError(TfdistError, RuntimeError):
 
 class UnsupportedError(TfdistError, NotImplementedError):
     """Something that tfdist cannot do exactly, and therefore does not do."""
+
+
+class PeerLostError(TfdistError, ConnectionError):
+    """Another process of the job is gone, so that this one cannot go on training. The message names it."""
 
 
 class TimeLimitError(TfdistError, TimeoutError):

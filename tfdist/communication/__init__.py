@@ -5,5 +5,6 @@ May import the pure packages and TensorFlow. There is one transport so far, Tens
 """
 
 from tfdist.communication.collective import all_reduce_sum
+from tfdist.communication.peers import missing_peers, wait_for_peers
 
-__all__ = ["all_reduce_sum"]
+__all__ = ["all_reduce_sum", "missing_peers", "wait_for_peers"]

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tfdist.keras_compat import private_names
 
-__all__ = ["ReplicaView", "StepView", "current_view", "entered"]
+__all__ = ["CopyView", "ReplicaView", "StepView", "current_view", "entered"]
 
 
 class _PerThread(threading.local):
@@ -70,35 +70,19 @@ class StepView:
         return list(gradients)
 
 
-class ReplicaView(StepView):
-    """The view of one replica of a synchronous strategy.
+class CopyView(StepView):
+    """A view of the copies of distributed variables that one replica of this process holds.
 
     Args:
-        strategy: The strategy, in replica context.
+        strategy: A synchronous strategy.
         local_index: Index of the replica among those of this process.
-        num_rows: Rows that the replica trains on, a scalar integer tensor. May be 0: then the data at hand are a
-            stand-in row that must not count.
-        num_rows_global: Rows of the global batch, a scalar integer tensor.
-        may_be_empty: Whether `num_rows` may be 0.
     """
 
     updates_alone = True
 
-    def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        local_index: int,
-        num_rows: tf.Tensor,
-        num_rows_global: tf.Tensor,
-        may_be_empty: bool,
-    ) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy, local_index: int) -> None:
         self.strategy = strategy
         self.local_index = local_index
-        self.num_rows = num_rows
-        self.num_rows_global = num_rows_global
-        self.may_be_empty = may_be_empty
-        self.assigned: dict[int, Any] = {}
-        self._reducing = False
 
     def read(self, variable: Any) -> Any | None:
         """Returns the copy of a distributed variable that lives on this replica."""
@@ -108,14 +92,46 @@ class ReplicaView(StepView):
         return None
 
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
-        """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
-        if not self._reducing:
-            self.assigned[id(variable)] = variable
+        """Assigns that copy."""
         copy = self.read(variable)
         if copy is None:
             return False
         copy.assign(tf.cast(value, copy.dtype))
         return True
+
+
+class ReplicaView(CopyView):
+    """The view of one replica that executes a step, in replica context.
+
+    Args:
+        strategy: The strategy.
+        local_index: Index of the replica among those of this process.
+        num_rows: Rows that the replica trains on, a scalar integer tensor. May be 0: then the data at hand are a
+            stand-in row that must not count.
+        num_rows_global: Rows of the global batch, a scalar integer tensor.
+        may_be_empty: Whether `num_rows` may be 0.
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        local_index: int,
+        num_rows: tf.Tensor,
+        num_rows_global: tf.Tensor,
+        may_be_empty: bool,
+    ) -> None:
+        super().__init__(strategy, local_index)
+        self.num_rows = num_rows
+        self.num_rows_global = num_rows_global
+        self.may_be_empty = may_be_empty
+        self.assigned: dict[int, Any] = {}
+        self._reducing = False
+
+    def assign(self, variable: Any, value: tf.Tensor) -> bool:
+        """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
+        if not self._reducing:
+            self.assigned[id(variable)] = variable
+        return super().assign(variable, value)
 
     def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
         """Weights a mean over this replica's rows by its share of the rows."""

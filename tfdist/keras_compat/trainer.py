@@ -11,11 +11,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.errors import ArgumentError, describe_problem
+from tfdist.cluster import ClusterConfig
+from tfdist.communication import missing_peers
+from tfdist.errors import ArgumentError, PeerLostError, describe_problem
 from tfdist.keras_compat import asynchronous_steps, synchronous_steps
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator
-from tfdist.keras_compat.managed_strategies import is_managed, is_parameter_server, worker_position
+from tfdist.keras_compat.managed_strategies import (
+    cluster_of,
+    is_managed,
+    is_parameter_server,
+    num_local_replicas,
+    worker_position,
+)
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import (
     TensorFlowTrainer,
@@ -27,6 +35,7 @@ from tfdist.keras_compat.private_names import (
     tree,
     variable_value,
 )
+from tfdist.keras_compat.step_view import CopyView, entered
 
 __all__ = ["OVERRIDES"]
 
@@ -65,9 +74,26 @@ def _make_entry(original: Any) -> Any:
             return original(self, *args, **kwargs)
         if kwargs.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             kwargs["verbose"] = 0
-        return original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError) as error:
+            cluster = cluster_of(strategy)
+            if cluster.is_local:
+                raise
+            raise _peer_lost(cluster, original.__name__, error) from error
 
     return entry
+
+
+def _peer_lost(cluster: ClusterConfig, method: str, error: tf.errors.OpError) -> PeerLostError:
+    return PeerLostError(
+        describe_problem(
+            f"{cluster.task_name} lost another task of the job during {method}()",
+            received=f"{missing_peers(cluster)}; TensorFlow says: {' '.join(error.message.split())}",
+            expected="every task of the job to take part until the end",
+            fix="Look at the log of the task that ended first; its error is the cause.",
+        )
+    )
 
 
 def _refuse_model_of_no_scope(model: Any, method: str) -> None:
@@ -161,17 +187,29 @@ def _make_metrics_result_or_logs(original: Any) -> Any:
 def _make_reset_metrics(original: Any) -> Any:
     @functools.wraps(original)
     def reset_metrics(self: Any) -> None:
-        original(self)
-        if is_parameter_server(model_strategy(self)):
+        strategy = model_strategy(self)
+        if strategy is None or not is_managed(strategy):
+            original(self)
+        elif is_parameter_server(strategy):
+            original(self)
             for function in (self.train_function, self.test_function):
                 if function is not None:
                     function.reset()
+        else:
+            for index in range(num_local_replicas(strategy)):
+                with entered(CopyView(strategy, index)):
+                    original(self)
 
     return reset_metrics
 
 
 OVERRIDES = (
-    Override(TensorFlowTrainer, "reset_metrics", _make_reset_metrics, "The coordinator keeps the counts."),
+    Override(
+        TensorFlowTrainer,
+        "reset_metrics",
+        _make_reset_metrics,
+        "Setting a metric to 0 is a collective for each of its variables.",
+    ),
     Override(
         tensorflow_trainer,
         "TFEpochIterator",

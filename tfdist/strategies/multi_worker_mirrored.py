@@ -10,13 +10,14 @@ from absl import logging
 from tfdist.cluster import ClusterConfig
 from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_start_timeout_s
 from tfdist.cluster.resolution import ExplicitCluster
+from tfdist.communication import missing_peers
 from tfdist.environment import cluster_config
 from tfdist.errors import ArgumentError, TimeLimitError, describe_problem
 from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.private_names import configure_coordination_service
 from tfdist.reporting import report_progress
 from tfdist.strategies.managing import refuse_cluster, take_care_of
-from tfdist.strategies.peers import cluster_resolver, missing_peers, starting
+from tfdist.strategies.starting import cluster_resolver, starting
 
 __all__ = ["multi_worker_mirrored_strategy"]
 
@@ -24,7 +25,7 @@ _IMPLEMENTATIONS = ("auto", "ring", "nccl")
 
 
 def multi_worker_mirrored_strategy(
-    cluster: ExplicitCluster = None, *, communication: str = "auto", timeout_s: float | None = None
+    cluster: ExplicitCluster = None, *, communication: str = "auto"
 ) -> tf.distribute.MultiWorkerMirroredStrategy:
     """Makes a `tf.distribute.MultiWorkerMirroredStrategy` under which Keras 3 trains exactly.
 
@@ -36,7 +37,6 @@ def multi_worker_mirrored_strategy(
     Args:
         cluster: The cluster and this process's task. TF_CONFIG by default; without either, one worker.
         communication: How gradients are exchanged: `"nccl"`, `"ring"` (over gRPC) or `"auto"`.
-        timeout_s: Time limit of one collective operation, in seconds. TensorFlow's by default: none.
 
     Returns:
         The strategy.
@@ -66,7 +66,6 @@ def multi_worker_mirrored_strategy(
         )
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=getattr(tf.distribute.experimental.CommunicationImplementation, communication.upper()),
-        timeout_seconds=timeout_s,
     )
     with starting(config, f"MultiWorkerMirroredStrategy of {config.num_workers} workers"):
         strategy = _build(config, options)

@@ -9,11 +9,12 @@ from absl import logging
 
 from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_start_timeout_s
 from tfdist.cluster.resolution import ExplicitCluster
+from tfdist.communication import wait_for_peers
 from tfdist.environment import cluster_config
 from tfdist.errors import TimeLimitError, describe_problem
 from tfdist.reporting import report_progress
 from tfdist.strategies.managing import refuse_cluster, take_care_of
-from tfdist.strategies.peers import cluster_resolver, starting, wait_for_peers
+from tfdist.strategies.starting import cluster_resolver, starting
 
 __all__ = ["parameter_server_strategy"]
 
