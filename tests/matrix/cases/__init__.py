@@ -1,0 +1,1 @@
+"""The rows of the table, by subject. `building.py` holds what they share."""

@@ -1,0 +1,122 @@
+"""Metrics: the epoch's value is the one of all rows, whatever the metric's form."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+from table import add_case, case
+
+from cases.building import BATCH, classification, dataset, fixed_weights, outcome, regression
+
+m = keras.metrics
+
+BINARY = {
+    "auc": lambda: m.AUC(num_thresholds=20),
+    "auc_pr": lambda: m.AUC(curve="PR", num_thresholds=20),
+    "precision": lambda: m.Precision(thresholds=0.4),
+    "recall": m.Recall,
+    "true_negatives": m.TrueNegatives,
+    "recall_at_precision": lambda: m.RecallAtPrecision(0.5, num_thresholds=20),
+    "f1": lambda: m.F1Score(threshold=0.5),
+    "binary_iou": m.BinaryIoU,
+    "mean_iou": lambda: m.MeanIoU(num_classes=2),
+    "root_mean_squared_error": m.RootMeanSquaredError,
+    "cosine_similarity": m.CosineSimilarity,
+    "r2": m.R2Score,
+    "binary_accuracy": m.BinaryAccuracy,
+    "hinge": m.Hinge,
+}
+
+CATEGORICAL = {
+    "categorical_accuracy": m.CategoricalAccuracy,
+    "top_k": lambda: m.TopKCategoricalAccuracy(k=2),
+    "f1_macro": lambda: m.F1Score(average="macro"),
+    "f1_per_class": lambda: m.F1Score(average=None),
+    "one_hot_mean_iou": lambda: m.OneHotMeanIoU(num_classes=3),
+    "kl": m.KLDivergence,
+    "auc_multi_label": lambda: m.AUC(multi_label=True, num_labels=3, num_thresholds=20),
+}
+
+
+def _add(group, makers, classes):
+    def run(strategy):
+        x, labels = classification(30, classes=max(classes, 2))
+        if classes == 1:
+            y, activation, loss = labels[:, None].astype("float32"), "sigmoid", "binary_crossentropy"
+        else:
+            y, activation = keras.utils.to_categorical(labels, classes).astype("float32"), "softmax"
+            loss = "categorical_crossentropy"
+        with strategy.scope():
+            model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(classes, activation=activation)])
+            fixed_weights(model)
+            metrics = [make() for make in makers.values()]
+            for metric, name in zip(metrics, makers, strict=True):
+                metric.name = name
+            model.compile(keras.optimizers.SGD(0.1), loss, metrics=metrics)
+        history = model.fit(dataset(x, y, batch=7), epochs=3, verbose=0, validation_data=(x[:11], y[:11]))
+        return outcome(model, history, x, y)
+
+    add_case(f"metrics_{group}", run, wide=True)
+
+
+_add("binary", BINARY, 1)
+_add("categorical", CATEGORICAL, 3)
+
+
+@case()
+def weighted_metrics(strategy):
+    x, y = regression()
+    weight = np.linspace(0.0, 2.0, len(x)).astype("float32")
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        fixed_weights(model)
+        model.compile(
+            keras.optimizers.SGD(0.05), "mse", metrics=["mae"], weighted_metrics=[m.MeanSquaredError(name="weighted")]
+        )
+    history = model.fit(x, y, sample_weight=weight, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    return outcome(model, history, x, y, evaluate={"sample_weight": weight})
+
+
+@case()
+def metric_given_as_a_function(strategy):
+    x, y = regression()
+
+    def largest(y_true, y_pred):
+        return keras.ops.max(keras.ops.abs(y_true - y_pred), axis=-1)
+
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        fixed_weights(model)
+        model.compile(keras.optimizers.SGD(0.05), "mse", metrics=[largest])
+    return outcome(model, model.fit(dataset(x, y), epochs=2, verbose=0), x, y)
+
+
+class LayerWithAMetric(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.mean = m.Mean(name="mean_of_inputs")
+
+    def call(self, x):
+        self.mean.update_state(x)
+        return x
+
+
+@case()
+def metric_of_a_layer(strategy):
+    x, y = regression()
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), LayerWithAMetric(), keras.layers.Dense(1)])
+        fixed_weights(model)
+        model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
+    return outcome(model, model.fit(dataset(x, y), epochs=2, verbose=0), x, y)
+
+
+@case(loss_falls=False)
+def metrics_are_reset_each_epoch(strategy):
+    x, y = regression()
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        fixed_weights(model)
+        model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
+    history = model.fit(dataset(x, y), epochs=3, verbose=0)
+    return {f"always/{name}": np.asarray(values) for name, values in history.history.items()}
