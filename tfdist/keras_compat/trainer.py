@@ -89,11 +89,18 @@ def _peer_lost(cluster: ClusterConfig, method: str, error: tf.errors.OpError) ->
     return PeerLostError(
         describe_problem(
             f"{cluster.task_name} lost another task of the job during {method}()",
-            received=f"{missing_peers(cluster)}; TensorFlow says: {' '.join(error.message.split())}",
+            received=f"{missing_peers(cluster)}; TensorFlow says: {_gist(error.message)}",
             expected="every task of the job to take part until the end",
             fix="Look at the log of the task that ended first; its error is the cause.",
         )
     )
+
+
+def _gist(message: str) -> str:
+    """The words of a TensorFlow error, without the graph trace that surrounds them."""
+    noise = ("File ", "Graph execution error", "Detected at node", "{{node")
+    lines = [line.strip() for line in message.splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(noise))[:400]
 
 
 def _refuse_model_of_no_scope(model: Any, method: str) -> None:
@@ -208,7 +215,7 @@ OVERRIDES = (
         TensorFlowTrainer,
         "reset_metrics",
         _make_reset_metrics,
-        "Setting a metric to 0 is a collective for each of its variables.",
+        "It costs a collective for each variable.",
     ),
     Override(
         tensorflow_trainer,

@@ -24,6 +24,8 @@ def cluster_resolver(config: ClusterConfig) -> tf.distribute.cluster_resolver.Cl
         task_type=config.task_type or "",
         task_id=config.task_id,
         rpc_layer="grpc",
+        # Without this a worker of MultiWorkerMirroredStrategy would train on its CPU. Listing does not initialize them.
+        num_accelerators={"GPU": len(tf.config.list_physical_devices("GPU"))},
     )
 
 
