@@ -85,8 +85,10 @@ def fixed_weights(model, seed=3):
     rng = np.random.default_rng(seed)
     new = []
     for variable in model.weights:
-        if "seed" in variable.name or "moving" in variable.name or "int" in str(variable.dtype):
-            new.append(np.asarray(keras.ops.convert_to_numpy(variable.value)))
+        if "seed" in variable.name or "int" in str(variable.dtype):
+            new.append(np.asarray(variable.numpy()))
+        elif "variance" in variable.name:
+            new.append(rng.uniform(0.5, 1.5, size=variable.shape))
         else:
             new.append(rng.uniform(0.1, 0.6, size=variable.shape) * rng.choice([-1, 1], size=variable.shape))
     model.set_weights(new)
@@ -140,11 +142,11 @@ def logs_of(history, prefix="sync"):
 
 def state_of(model, prefix="sync"):
     """Weights, the optimizer's variables and its count of steps."""
-    found = {f"{prefix}/weights/{i}": keras.ops.convert_to_numpy(v.value) for i, v in enumerate(model.weights)}
+    found = {f"{prefix}/weights/{i}": v.numpy() for i, v in enumerate(model.weights)}
     if model.optimizer is not None:
         found["always/iterations"] = np.asarray(int(model.optimizer.iterations.numpy()))
         for i, v in enumerate(model.optimizer.variables):
-            found[f"{prefix}/optimizer/{i}"] = keras.ops.convert_to_numpy(v.value)
+            found[f"{prefix}/optimizer/{i}"] = v.numpy()
     return found
 
 
