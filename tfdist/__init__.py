@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tfdist import errors
     from tfdist.cluster import ClusterConfig
     from tfdist.environment import cluster_config
+    from tfdist.keras_compat.losses import scale_loss
     from tfdist.running import run
     from tfdist.strategies import (
         auto_strategy,
@@ -28,6 +29,7 @@ __all__ = [
     "multi_worker_mirrored_strategy",
     "parameter_server_strategy",
     "run",
+    "scale_loss",
     "ClusterConfig",
     "cluster_config",
     "errors",
@@ -40,6 +42,7 @@ _MODULE_OF = {
     "multi_worker_mirrored_strategy": "tfdist.strategies",
     "parameter_server_strategy": "tfdist.strategies",
     "run": "tfdist.running",
+    "scale_loss": "tfdist.keras_compat.losses",
     "ClusterConfig": "tfdist.cluster",
     "cluster_config": "tfdist.environment",
 }

@@ -20,6 +20,7 @@ import tensorflow as tf
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
+from tfdist.keras_compat.own_batches import agree_on_num_batches, go_on_with_stand_ins
 from tfdist.keras_compat.private_names import (
     ArrayDataAdapter,
     EpochIterator,
@@ -159,6 +160,8 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
         refuse_endless(dataset, self.steps_per_epoch)
         policy = dataset.options().experimental_distribute.auto_shard_policy
         static_rows(dataset.element_spec)  # refuses a dataset that is not batched
+        self._own_num_batches: int | None = None
+        self._has_own_batches = True
         if function is not None:
             dataset = group_for_replicas(dataset, num_local)
         elif num_workers > 1 and policy == _Policy.FILE:
@@ -166,8 +169,20 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
         elif num_workers > 1 and policy == _Policy.OFF:
             dataset = _split_own(dataset, num_local)
         else:
+            self._has_own_batches = False
             dataset = shard_rows(dataset, worker * num_local, num_local, distribute_strategy.num_replicas_in_sync)
+        if self._has_own_batches:
+            cardinality = int(dataset.cardinality())
+            self._own_num_batches = agree_on_num_batches(distribute_strategy, None if cardinality < 0 else cardinality)
+            self._num_batches = self._own_num_batches
+            dataset = go_on_with_stand_ins(dataset)
         self._distributed_dataset = dataset
+
+    def reset(self) -> None:
+        """As Keras's, with the number of batches on which the workers agreed."""
+        super().reset()
+        if self._has_own_batches:
+            self._num_batches = self._own_num_batches
 
     @property
     def batch_spec(self) -> Any:

@@ -6,7 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["metric_variables", "with_metric_results"]
+from tfdist.keras_compat.private_names import compile_loss
+
+__all__ = ["metric_variables", "output_loss_variables", "with_metric_results"]
 
 
 def metric_variables(model: Any) -> list[Any]:
@@ -16,6 +18,12 @@ def metric_variables(model: Any) -> list[Any]:
         for variable in metric.variables:
             seen.setdefault(id(variable), variable)
     return list(seen.values())
+
+
+def output_loss_variables(model: Any) -> set[int]:
+    """Ids of the variables that count the losses of a model's several outputs."""
+    compiled = compile_loss(model)
+    return set() if compiled is None else {id(v) for metric in compiled.metrics for v in metric.variables}
 
 
 def with_metric_results(model: Any, logs: Any, states: list[tf.Tensor], updated: set[int]) -> Any:

@@ -20,10 +20,13 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer  # Keras 3.8 - 3.
 from keras.src.backend.tensorflow.trainer import TensorFlowTrainer  # Keras 3.8 - 3.15
 from keras.src.legacy.saving import legacy_h5_format  # Keras 3.8 - 3.15
 from keras.src.losses import loss as loss_module  # Keras 3.8 - 3.15
+from keras.src.losses.loss import Loss  # Keras 3.8 - 3.15
 from keras.src.optimizers.base_optimizer import BaseOptimizer  # Keras 3.8 - 3.15
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Keras 3.8 - 3.15
+from keras.src.random.seed_generator import SeedGenerator  # Keras 3.8 - 3.15
 from keras.src.saving import saving_lib  # Keras 3.8 - 3.15
 from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
+from keras.src.trainers.compile_utils import CompileLoss  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters import array_slicing  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter  # Keras 3.8 - 3.15
 from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
@@ -36,8 +39,11 @@ from tensorflow.python.eager import context as tf_context  # TensorFlow 2.18 - 2
 __all__ = [
     "ArrayDataAdapter",
     "BaseOptimizer",
+    "CompileLoss",
     "EpochIterator",
+    "Loss",
     "LossScaleOptimizer",
+    "SeedGenerator",
     "ShardedVariable",
     "TFOptimizer",
     "TensorFlowTrainer",
@@ -45,6 +51,7 @@ __all__ = [
     "Trainer",
     "array_slicing",
     "auto_shard_files",
+    "compile_loss",
     "configure_coordination_service",
     "data_adapters",
     "get_key_value",
@@ -70,6 +77,11 @@ __all__ = [
 def variable_value(variable: Any) -> Any:
     """`KerasVariable._value`: the TensorFlow variable below a Keras variable, `None` before it is built."""
     return variable._value
+
+
+def compile_loss(model: Any) -> Any | None:
+    """`Trainer._compile_loss`: the losses given to `compile`."""
+    return model._compile_loss
 
 
 def model_strategy(model: Any) -> tf.distribute.Strategy | None:

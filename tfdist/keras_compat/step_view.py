@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.keras_compat import private_names
+from tfdist.keras_compat import managed_strategies, private_names
 
 __all__ = ["CopyView", "ReplicaView", "StepView", "current_view", "entered"]
 
@@ -109,7 +109,7 @@ class ReplicaView(CopyView):
         num_rows: Rows that the replica trains on, a scalar integer tensor. May be 0: then the data at hand are a
             stand-in row that must not count.
         num_rows_global: Rows of the global batch, a scalar integer tensor.
-        may_be_empty: Whether `num_rows` may be 0.
+        may_be_empty: Whether `num_rows` may be 0: the number of rows was not known when the pipeline was built.
     """
 
     def __init__(
@@ -126,6 +126,15 @@ class ReplicaView(CopyView):
         self.may_be_empty = may_be_empty
         self.assigned: dict[int, Any] = {}
         self._reducing = False
+        self._in_compile_loss = False
+        self.num_scaled_losses = 0
+        self.num_reductions = 0
+
+    @property
+    def replica_index(self) -> int:
+        """Index of the replica in the job."""
+        worker = managed_strategies.worker_position(self.strategy)[0]
+        return worker * managed_strategies.num_local_replicas(self.strategy) + self.local_index
 
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
         """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
@@ -135,15 +144,34 @@ class ReplicaView(CopyView):
 
     def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
         """Weights a mean over this replica's rows by its share of the rows."""
+        self.num_scaled_losses += 1
         return value * tf.cast(self.num_rows, value.dtype) / tf.cast(self.num_rows_global, value.dtype)
 
     def unscale_loss(self, value: tf.Tensor) -> tf.Tensor:
         """Undoes `scale_loss`; of an empty replica's loss, 0, it makes 0."""
+        if self._in_compile_loss and self.may_be_empty:
+            # Keras then averages the losses of several outputs over batches, without weights
+            # (keras/src/trainers/compile_utils.py, CompileLoss.call): N shares, of weight 1 each, do so over replicas.
+            return value * tf.cast(self.strategy.num_replicas_in_sync, value.dtype)
         rows = tf.maximum(self.num_rows, 1)
         return value * tf.cast(self.num_rows_global, value.dtype) / tf.cast(rows, value.dtype)
 
+    def silence_if_empty(self, value: tf.Tensor) -> tf.Tensor:
+        """Makes 0 of what the stand-in row of an empty replica contributes to a sum."""
+        return tf.where(self.num_rows > 0, value, tf.zeros_like(value)) if self.may_be_empty else value
+
+    @contextlib.contextmanager
+    def in_compile_loss(self) -> Iterator[None]:
+        """While Keras works out the losses given to `compile`."""
+        self._in_compile_loss = True
+        try:
+            yield
+        finally:
+            self._in_compile_loss = False
+
     def reduce_gradients(self, gradients: Sequence[Any]) -> list[Any]:
         """Sums gradients over all replicas of the job. Must be called by every replica."""
+        self.num_reductions += 1
         present = [g for g in gradients if g is not None]
         if not present:
             return list(gradients)

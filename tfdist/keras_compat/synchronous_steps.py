@@ -6,16 +6,19 @@ replicas: the gradients (in the optimizer), and one small one with the metrics' 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import keras
 import tensorflow as tf
 from absl import logging
 
 from tfdist.communication import all_reduce_sum
 from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
-from tfdist.keras_compat.metric_logs import metric_variables, with_metric_results
+from tfdist.keras_compat.metric_logs import metric_variables, output_loss_variables, with_metric_results
+from tfdist.keras_compat.own_batches import counted_together
 from tfdist.keras_compat.private_names import keras_backend, tree, variable_value
+from tfdist.keras_compat.randomness import separate_graph_seeds
 from tfdist.keras_compat.row_sharding import split_batch
 from tfdist.keras_compat.step_view import ReplicaView, entered
 
@@ -53,10 +56,11 @@ class _SynchronousStep:
         self.step = step
         self.strategy = model.distribute_strategy
 
-    def __call__(self, element: tuple[Any, ...]) -> dict[str, Any]:
+    @_no_autograph
+    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor]) -> dict[str, Any]:
         """Runs the step on one element of the input pipeline (see row_sharding.py) and returns the global logs."""
-        parts, num_rows, *rest = element
-        num_rows_global = rest[0] if rest else None  # None: only an exchange can tell (see row_sharding.py)
+        separate_graph_seeds(worker_position(self.strategy)[0])
+        parts, num_rows, num_rows_global = element
         updated: set[int] = set()
 
         @_no_autograph
@@ -68,19 +72,33 @@ class _SynchronousStep:
         return with_metric_results(self.model, logs, states, updated)
 
     def _on_replica(
-        self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor | None, local_index: int, updated: set[int]
+        self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor, local_index: int, updated: set[int]
     ) -> tuple[Any, list[tf.Tensor]]:
-        if rows_global is None:
-            rows_global = all_reduce_sum([rows])[0]
         view = ReplicaView(self.strategy, local_index, rows, rows_global, _may_be_empty(data))
         metrics = metric_variables(self.model)
+        output_losses = output_loss_variables(self.model)
         with entered(view):
-            before = [tf.identity(v.value) for v in metrics] if view.may_be_empty else []
+            # A stand-in row must not count, but in the losses of several outputs it weighs 0 (see unscale_loss).
+            counted = [v for v in metrics if id(v) not in output_losses] if view.may_be_empty else []
+            before = [tf.identity(v.value) for v in counted]
             logs = self.step(data)
-            for variable, value in zip(metrics, before, strict=False):  # a stand-in row must not count
+            self._warn_of_unweighted_loss(view)
+            for variable, value in zip(counted, before, strict=True):
                 variable.assign(tf.where(rows > 0, variable.value, value))
             updated.update(id(v) for v in metrics if id(v) in view.assigned)
             return self._exchange(view, logs, metrics)
+
+    def _warn_of_unweighted_loss(self, view: ReplicaView) -> None:
+        overridden = getattr(self.step, "__func__", None) is not keras.Model.train_step
+        if view.num_reductions and not view.num_scaled_losses and overridden:
+            logging.log_first_n(
+                logging.WARNING,
+                "train_step of %s computes a loss without Keras's losses, so its gradients were summed over %d "
+                "replicas as they are. Pass a loss that is a mean over rows through tfdist.scale_loss first.",
+                1,
+                type(self.model).__name__,
+                self.strategy.num_replicas_in_sync,
+            )
 
     def _exchange(self, view: ReplicaView, logs: Any, metrics: list[Any]) -> tuple[Any, list[tf.Tensor]]:
         """Sums metric states; averages over rows the step's other logs and what its layers assigned."""
@@ -113,7 +131,7 @@ def make_step_function(model: Any, step: Callable[[Any], Any]) -> Callable[[Any]
         `steps_per_execution` steps and returns the logs after the last one. Every worker must call it, as often as the
         others. It raises `tf.errors.OutOfRangeError` or `StopIteration` at the end of the data.
     """
-    one_step = _no_autograph(_SynchronousStep(model, step).__call__)
+    one_step = _SynchronousStep(model, step).__call__
     steps = model.steps_per_execution
     if model.jit_compile:
         logging.log_first_n(
@@ -128,26 +146,28 @@ def make_step_function(model: Any, step: Callable[[Any], Any]) -> Callable[[Any]
     @_no_autograph
     def run_steps(iterator: tf.data.Iterator) -> dict[str, Any]:
         logs = one_step(next(iterator))
-        if steps == 1:
-            return logs
-        if model.run_eagerly:
-            for _ in range(steps - 1):
-                following = iterator.get_next_as_optional()
-                if not following.has_value():
-                    break
-                logs = one_step(following.get_value())
-            return logs
-        return _loop(one_step, iterator, logs, steps)
+        return logs if steps == 1 else _loop(one_step, iterator, logs, steps)
 
     if not model.run_eagerly:
         run_steps = tf.function(run_steps, reduce_retracing=True)
 
     def function(iterator: Any) -> dict[str, Any]:
-        if isinstance(iterator, tf.data.Iterator):
-            return run_steps(iterator)
-        return one_step(_split_for_this_worker(model.distribute_strategy, next(iterator)))
+        strategy = model.distribute_strategy
+        if not isinstance(iterator, tf.data.Iterator):
+            return one_step(_split_for_this_worker(strategy, next(iterator)))
+        if len(iterator.element_spec) == 2:
+            return _run_one_by_one(one_step, counted_together(strategy, iterator), steps)
+        return _run_one_by_one(one_step, iterator, steps) if model.run_eagerly else run_steps(iterator)
 
     return function
+
+
+def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> dict[str, Any]:
+    """Runs up to `steps` steps; raises `StopIteration` when there is no element for the first."""
+    logs = one_step(next(elements))
+    for _, element in zip(range(steps - 1), elements, strict=False):
+        logs = one_step(element)
+    return logs
 
 
 def _loop(one_step: Any, iterator: tf.data.Iterator, logs: dict[str, Any], steps: int) -> dict[str, Any]:

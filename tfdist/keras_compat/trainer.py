@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
@@ -36,6 +37,7 @@ from tfdist.keras_compat.private_names import (
     variable_value,
 )
 from tfdist.keras_compat.step_view import CopyView, entered
+from tfdist.keras_compat.stopping import stop_together
 
 __all__ = ["OVERRIDES"]
 
@@ -74,6 +76,8 @@ def _make_entry(original: Any) -> Any:
             return original(self, *args, **kwargs)
         if kwargs.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             kwargs["verbose"] = 0
+        if original.__name__ == "fit" and worker_position(strategy)[1] > 1:
+            kwargs["callbacks"] = _with_stop_together(strategy, kwargs.get("callbacks"))
         try:
             return original(self, *args, **kwargs)
         except (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError) as error:
@@ -83,6 +87,14 @@ def _make_entry(original: Any) -> Any:
             raise _peer_lost(cluster, original.__name__, error) from error
 
     return entry
+
+
+def _with_stop_together(strategy: tf.distribute.Strategy, callbacks: Any) -> Any:
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(stop_together(strategy, callbacks.callbacks))
+        return callbacks
+    given = tree.flatten(callbacks) if callbacks else []
+    return [*given, stop_together(strategy, given)]
 
 
 def _peer_lost(cluster: ClusterConfig, method: str, error: tf.errors.OpError) -> PeerLostError:

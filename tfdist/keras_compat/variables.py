@@ -61,7 +61,29 @@ def _make_in_place(name: str) -> Any:
     return make
 
 
+def _make_number(kind: type) -> Any:
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        def number(self: Any) -> Any:
+            if isinstance(variable_value(self), tf.distribute.DistributedValues):
+                return kind(self.numpy().item())
+            return original(self)
+
+        return number
+
+    return make
+
+
 OVERRIDES = (
+    *(
+        Override(
+            TensorFlowVariable,
+            f"__{kind.__name__}__",
+            _make_number(kind),
+            "`int(optimizer.iterations)` raises TypeError.",
+        )
+        for kind in (int, float)
+    ),
     Override(
         TensorFlowVariable,
         "value",
