@@ -96,7 +96,7 @@ def test_the_scan_for_processes_sees_a_process(tmp_path: Path) -> None:
     [
         (["--strategy=parameter_server"], "Start it with `tfdist run --workers N --ps M`"),
         (["--strategy=horovod"], "value should be one of"),
-        (["--epochs=0"], "should be 1 or greater"),
+        (["--epochs=0"], "0 is not a positive integer"),
         (["stray"], "Unexpected arguments: stray"),
     ],
 )
