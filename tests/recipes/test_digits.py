@@ -41,12 +41,14 @@ def processes_with(marker: str) -> list[str]:
 
 
 def start(command: list[str], directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command with a temporary directory of its own, in which AutoGraph, say, would leave compiled files."""
     temporary = directory / "tmp"
     temporary.mkdir()
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.run(
         command,
         cwd=directory,
-        env={**os.environ, "TMPDIR": str(temporary), "TF_CPP_MIN_LOG_LEVEL": "2", **variables},
+        env={**inherited, "TMPDIR": str(temporary), "TF_CPP_MIN_LOG_LEVEL": "2", **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
