@@ -41,12 +41,14 @@ def processes_with(marker: str) -> list[str]:
 
 
 def start(command: list[str], directory: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command with a temporary directory of its own, in which AutoGraph, say, would leave compiled files."""
     temporary = directory / "tmp"
     temporary.mkdir()
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return subprocess.run(
         command,
         cwd=directory,
-        env={**os.environ, "TMPDIR": str(temporary), "TF_CPP_MIN_LOG_LEVEL": "2", **variables},
+        env={**inherited, "TMPDIR": str(temporary), "TF_CPP_MIN_LOG_LEVEL": "2", **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -96,7 +98,7 @@ def test_the_scan_for_processes_sees_a_process(tmp_path: Path) -> None:
     [
         (["--strategy=parameter_server"], "Start it with `tfdist run --workers N --ps M`"),
         (["--strategy=horovod"], "value should be one of"),
-        (["--epochs=0"], "should be 1 or greater"),
+        (["--epochs=0"], "0 is not a positive integer"),
         (["stray"], "Unexpected arguments: stray"),
     ],
 )

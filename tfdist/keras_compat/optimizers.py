@@ -38,7 +38,7 @@ def _make_apply(original: Any) -> Any:
         grads = view.reduce_gradients(grads)
         if not self.built and trainable_variables is not None:
             trainable_variables = list(trainable_variables)
-            with entered(None):  # slot variables are made for all replicas
+            with entered(None), tf.init_scope():  # slot variables are made once, for all replicas
                 self.build(trainable_variables)
         with view.reduced():
             return original(self, grads, trainable_variables)

@@ -82,6 +82,7 @@ COUNTS = ("rows", "row_sum", "row_sum_of_squares")
 
 def fixed_weights(model, seed=3):
     """The same weights whatever the seeds and strategies: small random numbers from NumPy."""
+    assert model.weights
     rng = np.random.default_rng(seed)
     new = []
     for variable in model.weights:

@@ -418,15 +418,6 @@ def files_sharded_by_rows(strategy):
     return outcome(model, model.fit(data, epochs=2, verbose=0), x, y)
 
 
-@case(errors={"multi": r"(?s)cannot be shared out by files.*Fix: Write more files"})
-def fewer_files_than_workers(strategy):
-    x, y = regression(24)
-    paths = _write_records(x, y, files=1)
-    data = _read_records(paths, BATCH, tf.data.experimental.AutoShardPolicy.FILE)
-    model = compiled(strategy)
-    return outcome(model, model.fit(data, epochs=2, verbose=0), x, y)
-
-
 @case()
 def not_sharded(strategy):
     """With policy OFF the batches of a worker are its own."""
@@ -447,16 +438,6 @@ def _dataset_function(x, y, *, endless):
         return data.repeat() if endless else data
 
     return make
-
-
-@case(wide=True, errors={"ps": r"(?s)must return an endless dataset.*repeat\(\)"})
-def dataset_function(strategy):
-    x, y = regression(24)
-    data = _dataset_function(x, y, endless=False)
-    model = compiled(strategy)
-    return outcome(
-        model, model.fit(data(tf.distribute.InputContext()) if is_single(strategy) else data, epochs=2, verbose=0), x, y
-    )
 
 
 @case(wide=True)

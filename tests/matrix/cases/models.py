@@ -38,7 +38,7 @@ def twenty_steps(strategy):
 
 @case()
 def functional_with_two_inputs_and_outputs(strategy):
-    x, y = regression()
+    x, y = regression(24)
     inputs = {"left": x[:, :2], "right": x[:, 2:]}
     targets = {"value": y, "is_positive": (y > 0).astype("float32")}
     with strategy.scope():
@@ -159,7 +159,7 @@ def custom_train_step(strategy):
     x, y = regression()
     with strategy.scope():
         model = OwnStep()
-        model.build((None, 4))
+        model(np.zeros((1, 4), "float32"))
         fixed_weights(model)
         model.compile(keras.optimizers.SGD(0.05), "mse")
     return outcome(model, model.fit(dataset(x, y), epochs=3, verbose=0, validation_data=(x[:9], y[:9])), x, y)
@@ -207,11 +207,11 @@ def custom_train_step_with_two_optimizers(strategy):
     x, y = regression()
     with strategy.scope():
         model = TwoOptimizers()
-        model.build((None, 4))
+        model(np.zeros((1, 4), "float32"))
         fixed_weights(model)
         model.compile(keras.optimizers.SGD(0.02), keras.optimizers.SGD(0.05, momentum=0.9), "mse")
     history = model.fit(x, y, batch_size=BATCH, epochs=3, shuffle=False, verbose=0)
-    found = state_of(model) | logs_of(history)
+    found = {name: v for name, v in state_of(model).items() if "/weights/" in name} | logs_of(history)
     for name in ("first", "second"):
         optimizer = getattr(model, f"{name}_optimizer")
         found[f"always/iterations_of_{name}"] = int(optimizer.iterations.numpy())

@@ -90,12 +90,11 @@ def _add_toy(name, w, optimizer, **arguments):
 _add_toy("plain", 0.0, lambda: o.SGD(0.1))
 _add_toy("clipnorm", 0.9, lambda: o.SGD(0.1, clipnorm=1.0))
 _add_toy("clipvalue", 0.5, lambda: o.SGD(0.1, clipvalue=5.0))
-_add_toy("loss_is_a_scalar", 0.0, lambda: o.SGD(0.1), loss=lambda y, p: keras.ops.mean(keras.ops.square(y - p)))
 
 
-@case(expected={"always/w": 0.93575}, loss_falls=False, tolerance=1e-5)
+@case(loss_falls=False)
 def toy_short_last_batch(strategy):
-    """The number of the issue is rounded to five digits."""
+    """A row of the last batch weighs what it would on one device."""
     return toy(strategy, lambda: o.SGD(0.001), y=(10.0, 0.0, 0.0, 0.0, 0.0))
 
 
