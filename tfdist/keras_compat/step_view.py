@@ -153,6 +153,8 @@ class ReplicaView(CopyView):
             # Keras then averages the losses of several outputs over batches, without weights
             # (keras/src/trainers/compile_utils.py, CompileLoss.call): N shares, of weight 1 each, do so over replicas.
             return value * tf.cast(self.strategy.num_replicas_in_sync, value.dtype)
+        if value.shape.rank != 0:  # a loss that is not reduced was not scaled either
+            return value
         rows = tf.maximum(self.num_rows, 1)
         return value * tf.cast(self.num_rows_global, value.dtype) / tf.cast(rows, value.dtype)
 
