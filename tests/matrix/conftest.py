@@ -40,9 +40,11 @@ def pytest_terminal_summary(terminalreporter):
         run = [case for case in table.values() if column.result(case.name).values or column.result(case.name).errors]
         errors = sum(kind in case.errors for case in run)
         absent = {case.name: case.not_applicable[kind] for case in table.values() if kind in case.not_applicable}
+        left_out = {case.name: case.left_out[kind] for case in table.values() if kind in case.left_out}
         terminalreporter.write_line(
-            f"{name}: {len(run) - errors} compared, {errors} clear errors, {len(absent)} not applicable; "
+            f"{name}: {len(run) - errors} compared, {errors} clear errors, {len(absent)} not applicable, "
+            f"{len(left_out)} left out for a known fault; "
             f"{column.starts} starts, {column.seconds:.0f} s"
         )
-        for case, why in absent.items():
+        for case, why in (absent | left_out).items():
             terminalreporter.write_line(f"    {case}: {why}")

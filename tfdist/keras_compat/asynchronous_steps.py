@@ -121,14 +121,13 @@ class _AsynchronousSteps:
         self._updated: set[int] = set()
         self._remote = self._run_here if model.run_eagerly else tf.function(self._run_here, reduce_retracing=True)
         self._under_way: collections.deque[Any] = collections.deque()
-        self._logs = AsynchronousLogs(self)
-        self.num_collected = 0
         self.reset()
 
     def reset(self) -> None:
         """Starts metrics afresh. Between epochs no step is under way."""
         self._totals = [np.zeros(tuple(v.shape), np.float64) for v in self._metrics]
         self._last = np.zeros(0, np.float64)
+        self._logs = AsynchronousLogs(self)
         self.num_collected = 0
 
     def __call__(self, iterator: Any) -> AsynchronousLogs:

@@ -77,10 +77,12 @@ def _shuffled_arrays(adapter: ArrayDataAdapter) -> tf.data.Dataset:
     inputs = tree.lists_to_tuples(array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"))
     num_rows, batch_size = adapter._num_samples, adapter._batch_size
 
+    @tf.autograph.experimental.do_not_convert
     def rows_in_order(seed: tf.Tensor) -> tf.data.Dataset:
         rows = tf.random.experimental.stateless_shuffle(tf.range(num_rows, dtype=tf.int64), seed=[seed, 0])
         return tf.data.Dataset.from_tensor_slices(rows).batch(batch_size)
 
+    @tf.autograph.experimental.do_not_convert
     def take_rows(rows: tf.Tensor, data: Any) -> Any:
         def take(value: Any) -> Any:
             if isinstance(value, array_slicing.TensorflowSparseWrapper):
@@ -121,7 +123,12 @@ def _own_files(dataset: tf.data.Dataset, worker: int, num_workers: int) -> tf.da
 
 def _split_own(dataset: tf.data.Dataset, num_local: int) -> tf.data.Dataset:
     """Splits batches that are this worker's own. Elements `(parts, num_rows)`, as of `group_for_replicas`."""
-    return shard_rows(dataset, 0, num_local, num_local).map(lambda parts, num_rows, _: (parts, num_rows))
+
+    @tf.autograph.experimental.do_not_convert
+    def leave_out_total(parts: Any, num_rows: tf.Tensor, _: tf.Tensor) -> Any:
+        return parts, num_rows
+
+    return shard_rows(dataset, 0, num_local, num_local).map(leave_out_total)
 
 
 class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):

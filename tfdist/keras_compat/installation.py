@@ -12,7 +12,7 @@ from tfdist.keras_compat.override import Override
 
 __all__ = ["VERIFIED", "all_overrides", "install", "is_installed", "uninstall", "unverified_versions"]
 
-#: Package -> (oldest, newest) `major.minor` on which the whole test suite was run.
+#: Package -> (oldest, newest) `major.minor` of the supported window; the tests run on both ends of it.
 VERIFIED = {"tensorflow": ((2, 18), (2, 21)), "keras": ((3, 8), (3, 15))}
 
 _originals: dict[str, object] = {}

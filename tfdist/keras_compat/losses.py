@@ -155,7 +155,7 @@ OVERRIDES = (
         private_names.loss_module,
         "unscale_loss_for_distribution",
         _make("unscale_loss"),
-        "The counterpart of scale_loss_for_distribution.",
+        "It multiplies by N what was not divided by N: logged losses are wrong on uneven batches.",
     ),
     Override(
         private_names.loss_module,

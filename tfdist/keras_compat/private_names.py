@@ -108,8 +108,7 @@ def configure_coordination_service(leader: str, jobs: dict[str, int], register_t
     Returns:
         Whether it was configured: not when TensorFlow's context had been initialized before.
     """
-    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
-
+    coordination_config_pb2 = tf_context.coordination_config_pb2  # it has moved between packages of TensorFlow
     context = tf_context.context()
     if context._context_handle is not None:
         return False

@@ -118,6 +118,7 @@ def shard_rows(dataset: tf.data.Dataset, first_replica: int, num_local: int, num
     rows = static_rows(dataset.element_spec)
     check_batch_size(rows, num_replicas, "the dataset's batch size")
 
+    @tf.autograph.experimental.do_not_convert
     def share(*batch: Any) -> Any:
         return split_batch(_element(dataset, batch), first_replica, num_local, num_replicas, rows)
 
@@ -143,14 +144,12 @@ def group_for_replicas(dataset: tf.data.Dataset, num_local: int) -> tf.data.Data
     Its elements are `(parts, num_rows)`: what other workers have, only an exchange can tell.
     """
 
+    @tf.autograph.experimental.do_not_convert
     def deal(*parts: Any) -> Any:
         return tuple(parts), tf.stack([count_rows(part) for part in parts])
 
     if num_local == 1:
-        return dataset.map(
-            lambda *batch: deal(_element(dataset, batch)),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        ).prefetch(tf.data.AUTOTUNE)
+        deal_one = tf.autograph.experimental.do_not_convert(lambda *batch: deal(_element(dataset, batch)))
+        return dataset.map(deal_one, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
     dealt = tuple(dataset.shard(num_local, index) for index in range(num_local))
     return tf.data.Dataset.zip(dealt).map(deal, deterministic=True).prefetch(tf.data.AUTOTUNE)

@@ -241,9 +241,19 @@ OVERRIDES = (
         _make_symbolic_build,
         "`fit` raises at once under MultiWorkerMirroredStrategy (keras issue 20585).",
     ),
-    Override(TensorFlowTrainer, "make_train_function", _make_step_function("train"), "See `fit`."),
-    Override(TensorFlowTrainer, "make_test_function", _make_step_function("test"), "See `evaluate`."),
-    Override(TensorFlowTrainer, "make_predict_function", _make_step_function("predict"), "See `predict`."),
+    Override(
+        TensorFlowTrainer,
+        "make_train_function",
+        _make_step_function("train"),
+        "Logs are averaged over replicas by one collective a metric, or raise.",
+    ),
+    Override(TensorFlowTrainer, "make_test_function", _make_step_function("test"), "The same in `evaluate`."),
+    Override(
+        TensorFlowTrainer,
+        "make_predict_function",
+        _make_step_function("predict"),
+        "Rows come back in another order, or not at all.",
+    ),
     Override(
         TensorFlowTrainer,
         "_get_metrics_result_or_logs",

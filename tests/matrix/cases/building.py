@@ -151,6 +151,14 @@ def state_of(model, prefix="sync"):
     return found
 
 
+def without_steps(found):
+    """Leaves out the count of steps.
+
+    With a dataset of unknown length stock Keras counts one step too many in each epoch: the one that finds no data.
+    """
+    return {name: v for name, v in found.items() if name not in ("always/iterations", "sync/optimizer/0")}
+
+
 def outcome(model, history=None, x=None, y=None, *, prefix="sync", evaluate=None, predict=None):
     """What a case returns of a trained model.
 

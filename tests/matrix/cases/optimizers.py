@@ -49,6 +49,9 @@ OPTIMIZERS = {
     ),
 }
 
+#: These raise TensorFlow's error about `merge_call` in a condition.
+_FAIL_ON_SERVERS = {"ema_overwriting", "gradient_accumulation", "gradient_accumulation_in_adam", "all_at_once"}
+
 #: At these rates the loss need not fall within three epochs.
 _SLOW = {"adadelta", "ftrl", "ema", "ema_overwriting"}
 
@@ -57,9 +60,17 @@ def _add(name, make):
     def run(strategy):
         x, y = regression()
         model = compiled(strategy, make)
-        return outcome(model, model.fit(dataset(x, y), epochs=3, verbose=0), x, y)
+        return outcome(model, model.fit(dataset(x, y), epochs=3, verbose=0))
 
-    add_case(f"optimizer_{name}", run, floatx="float64", tolerance=1e-10, loss_falls=name not in _SLOW)
+    left_out = {"ps": "raises `merge_call` in a condition"} if name in _FAIL_ON_SERVERS else {}
+    add_case(
+        f"optimizer_{name}",
+        run,
+        floatx="float64",
+        tolerance=1e-10,
+        loss_falls=name not in _SLOW,
+        left_out=left_out,
+    )
 
 
 for _name, _make in OPTIMIZERS.items():
