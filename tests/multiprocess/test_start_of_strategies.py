@@ -41,7 +41,7 @@ MULTI = "import tfdist; tfdist.multi_worker_mirrored_strategy()"
 SERVERS = "import tfdist; tfdist.parameter_server_strategy()"
 
 
-@pytest.mark.parametrize("index", [1])
+@pytest.mark.parametrize("index", [0, 1])
 def test_a_worker_that_never_comes_is_named(index):
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
     began = time.monotonic()

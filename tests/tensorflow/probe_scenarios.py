@@ -69,13 +69,14 @@ def model_of(strategy, *layers, optimizer=None, loss="mse", features=4, metrics=
     return model
 
 
-def toy_fit(strategy, optimizer, batch_size=4, y=(10.0, 0.0, 0.0, 0.0)):
+def toy_fit(strategy, optimizer, batch_size=4, y=(10.0, 0.0, 0.0, 0.0), loss="mse"):
     """y = w x from w = 1; returns w after one epoch, and the loss."""
     model = model_of(
         strategy,
         lambda: keras.layers.Dense(1, use_bias=False, kernel_initializer="ones"),
         optimizer=optimizer,
         features=1,
+        loss=loss,
     )
     x = np.arange(1, len(y) + 1, dtype="float32")[:, None]
     data = tf.data.Dataset.from_tensor_slices((x, np.array(y, "float32")[:, None])).batch(batch_size)
@@ -221,6 +222,16 @@ def update_of_one_shard(strategy):
     _train_partitioned(strategy, lambda: keras.optimizers.Adam(0.1))
 
 
+@probe("Variable.__int__", on="mirrored", stock=False, fails_with="TypeError")
+def number_of_steps(strategy):
+    assert int(model_of(strategy).optimizer.iterations) == 0
+
+
+@probe("Variable.__float__", on="mirrored", stock=False, fails_with="TypeError")
+def learning_rate(strategy):
+    close(float(model_of(strategy).optimizer.learning_rate), 0.1)
+
+
 # --- Losses
 
 
@@ -232,6 +243,65 @@ def gradient_of_uneven_shares(strategy):
 @probe("losses.loss.unscale_loss_for_distribution", on="mirrored", stock=False, fails_with="AssertionError")
 def logged_loss_of_uneven_shares(strategy):
     close(toy_fit(strategy, lambda: keras.optimizers.SGD(0.0), batch_size=3, y=(10.0, 0.0, 0.0))[1], (81 + 4 + 9) / 3)
+
+
+@probe("losses.loss.reduce_values", on="mirrored", stock=False, fails_with="AssertionError")
+def loss_that_is_a_scalar(strategy):
+    def mean_of_squares(y_true, y_pred):
+        return keras.ops.mean(keras.ops.square(y_true - y_pred))
+
+    close(toy_fit(strategy, lambda: keras.optimizers.SGD(0.1), loss=mean_of_squares), (0.0, 27.5))
+
+
+@probe("losses.loss.apply_mask", on="mirrored", stock=False, fails_with="AssertionError")
+def masked_loss(strategy):
+    with strategy.scope():
+        inputs = keras.Input((2,), dtype="int32")
+        layers = [keras.layers.Embedding(3, 1, mask_zero=True, embeddings_initializer="ones"), keras.layers.Identity()]
+        model = keras.Model(inputs, layers[1](layers[0](inputs)))
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    tokens, y = np.array([[1, 1], [1, 0]]), np.array([[1.0, 1.0], [4.0, 9.0]])[..., None]
+    close(model.fit(tokens, y, batch_size=2, shuffle=False, verbose=0).history["loss"], 9 / 3)  # not (0 + 9) / 2
+
+
+@probe("Loss.__call__", on="mirrored", stock=False, fails_with="AssertionError: worked out on a share")
+def loss_that_mixes_rows(strategy):
+    from tfdist.errors import UnsupportedError
+
+    x, y = rows()
+    model = model_of(strategy, lambda: keras.layers.Dense(1, activation="sigmoid"), loss=keras.losses.Dice())
+    try:
+        model.fit(x, (y > 0).astype("float32"), verbose=0)
+    except UnsupportedError:
+        return
+    raise AssertionError("worked out on a share")
+
+
+@probe("CompileLoss.call", on="mirrored", stock=False, fails_with="AssertionError")
+def losses_of_two_outputs(strategy):
+    with strategy.scope():
+        inputs = keras.Input((1,))
+        model = keras.Model(inputs, {name: keras.layers.Identity(name=name)(inputs) for name in "ab"})
+        model.compile(keras.optimizers.SGD(0.0), {"a": "mse", "b": "mae"})
+    x = np.array([[1.0], [2.0], [4.0]])
+    zeros = {name: np.zeros((3, 1)) for name in "ab"}
+    data = tf.data.Dataset.from_tensor_slices((x, zeros)).batch(3)
+    close(model.evaluate(data, return_dict=True, verbose=0)["b_loss"], 7 / 3)
+
+
+@probe("SeedGenerator.next", on="mirrored", stock=False, fails_with="AssertionError: the same mask")
+def dropout_masks(strategy):
+    model = model_of(strategy, lambda: AlwaysDropout(0.5, seed=1), features=64)
+    first, second = model.predict(np.ones((2, 64), "float32"), batch_size=2, verbose=0)
+    assert (first != second).any(), "the same mask"
+
+
+class AlwaysDropout(keras.layers.Dropout):
+    """Drops out when it predicts, too."""
+
+    def call(self, inputs, training=None):
+        del training
+        return super().call(inputs, training=True)
 
 
 # --- Optimizers

@@ -9,12 +9,14 @@ run again because its worker was lost counts once. The number of steps under way
 from __future__ import annotations
 
 import collections
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from tfdist.errors import TimeLimitError, UnsupportedError, describe_problem
 from tfdist.keras_compat.coordinator_input import CoordinatorBatches, PendingBatch, WorkerIterator
@@ -30,6 +32,7 @@ _no_autograph = tf.autograph.experimental.do_not_convert
 
 STEP_TIMEOUT_S = "TFDIST_STEP_TIMEOUT_S"
 _DEFAULT_STEP_TIMEOUT_S = 1800.0
+_MAX_FETCHES = 10
 
 
 class _ServerView(StepView):
@@ -141,9 +144,12 @@ class _AsynchronousSteps:
         else:  # train_on_batch: a generator of one global batch
             batch = next(iterator)
             source = (tree.map_structure(lambda v: None if v is None else keras_backend.convert_to_tensor(v), batch),)
-        self._under_way.append(_schedule(self._coordinator, self._model, self._remote, source))
+        self._under_way.append((source, self._schedule(source)))
         self.collect(all_steps=not isinstance(iterator, (WorkerIterator, CoordinatorBatches)))
         return self._logs
+
+    def _schedule(self, source: Any) -> Any:
+        return _schedule(self._coordinator, self._model, self._remote, source)
 
     @_no_autograph
     def _run_here(self, source: Any) -> tf.Tensor:
@@ -186,7 +192,8 @@ class _AsynchronousSteps:
         """Takes in the results of ended steps, waiting until few enough are under way."""
         limit = 0 if all_steps else 2 * cluster_of(self._strategy).num_workers
         while self._under_way and (len(self._under_way) > limit or self.num_collected == 0):
-            vector = _fetch(self._under_way.popleft(), self._strategy)
+            source, remote = self._under_way.popleft()
+            vector = _fetch(remote, self._strategy, functools.partial(self._schedule, source))
             position = 0
             for total in self._totals:
                 np.add(total, vector[position : position + total.size].reshape(total.shape), out=total)
@@ -255,13 +262,16 @@ def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
 
     remote = one_step if model.run_eagerly else tf.function(one_step, reduce_retracing=True)
 
+    def schedule(data: Any) -> Any:
+        return _schedule(coordinator, model, remote, data)
+
     def result(item: Any) -> Any:
         if not isinstance(item, PendingBatch):
-            return _fetch(_schedule(coordinator, model, remote, item), strategy)
+            return _fetch(schedule(item), strategy, lambda: schedule(item))
         for batch in (item, *item.following):
             if batch.remote is None:
-                batch.remote = _schedule(coordinator, model, remote, batch.data)
-        return _fetch(item.remote, strategy)
+                batch.remote = schedule(batch.data)
+        return _fetch(item.remote, strategy, lambda: schedule(item.data))
 
     def function(items: list[Any]) -> Any:
         outputs = [tree.map_structure(tf.convert_to_tensor, result(item)) for item in items]
@@ -294,10 +304,28 @@ class _Done:
         self.value = value
 
 
-def _fetch(remote: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Waits for a scheduled step and returns its result as NumPy arrays."""
+def _fetch(remote: Any, strategy: tf.distribute.Strategy, again: Callable[[], Any]) -> Any:
+    """Waits for a scheduled step and returns its result as NumPy arrays.
+
+    Args:
+        remote: The scheduled step.
+        strategy: The strategy.
+        again: Schedules it anew, for when its worker is lost with the result.
+    """
     if isinstance(remote, _Done):
         return tree.map_structure(lambda v: v.numpy(), remote.value)
+    for _ in range(_MAX_FETCHES - 1):
+        _wait(remote, strategy)
+        try:
+            return remote.fetch()
+        except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+            logging.warning("A worker was lost with the result of a step, which is run again: %s", type(error).__name__)
+            remote = again()
+    _wait(remote, strategy)
+    return remote.fetch()
+
+
+def _wait(remote: Any, strategy: tf.distribute.Strategy) -> None:
     limit_s = float(os.environ.get(STEP_TIMEOUT_S, _DEFAULT_STEP_TIMEOUT_S))
     if not is_ready(remote, limit_s):
         raise TimeLimitError(
@@ -308,4 +336,3 @@ def _fetch(remote: Any, strategy: tf.distribute.Strategy) -> Any:
                 fix="Look at the logs of the worker and ps tasks; raise the limit if a step may take longer.",
             )
         )
-    return remote.fetch()

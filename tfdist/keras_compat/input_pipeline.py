@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat import job_seed
+from tfdist.keras_compat.agreement import any_worker
 from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
 from tfdist.keras_compat.own_batches import agree_on_num_batches, go_on_with_stand_ins
 from tfdist.keras_compat.private_names import (
@@ -99,22 +100,28 @@ def _shuffled_arrays(adapter: ArrayDataAdapter) -> tf.data.Dataset:
     return batches.map(take_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _own_files(dataset: tf.data.Dataset, worker: int, num_workers: int) -> tf.data.Dataset:
+def _own_files(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> tf.data.Dataset:
+    """This worker's own files, in batches of its share. Collective: if one worker has none, all raise."""
+    worker, num_workers = worker_position(strategy)
     rows = static_rows(dataset.element_spec)
     check_batch_size(rows, num_workers, "the dataset's batch size")
+    problem, own = "", dataset
     try:
         own = auto_shard_files(dataset, num_workers, worker)
+        next(iter(own), None)  # the rewrite fails here
     except tf.errors.OpError as error:
+        problem = error.message.splitlines()[0]
+    if any_worker(strategy, bool(problem)):
         raise ArgumentError(
             describe_problem(
                 "The dataset cannot be shared out by files",
                 received=f"auto_shard_policy=FILE (from the dataset's options), {num_workers} workers; "
-                f"tf.data says: {error.message}",
+                f"tf.data says: {problem or 'of another worker, that it found no file for it'}",
                 expected="a dataset that reads from at least as many files as there are workers",
                 fix="Write more files, start fewer workers, or set "
                 "options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA.",
             )
-        ) from error
+        )
     if rows is None:
         return own
     share = (worker + 1) * rows // num_workers - worker * rows // num_workers
@@ -172,7 +179,7 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
         if function is not None:
             dataset = group_for_replicas(dataset, num_local)
         elif num_workers > 1 and policy == _Policy.FILE:
-            dataset = _split_own(_own_files(dataset, worker, num_workers), num_local)
+            dataset = _split_own(_own_files(dataset, distribute_strategy), num_local)
         elif num_workers > 1 and policy == _Policy.OFF:
             dataset = _split_own(dataset, num_local)
         else:

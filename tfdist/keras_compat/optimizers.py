@@ -33,6 +33,8 @@ def _make_apply(original: Any) -> Any:
     @functools.wraps(original)
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         view = current_view()
+        if view is not None and not view.updates_alone:
+            _refuse_asynchronous_options(self)
         if not isinstance(view, ReplicaView) or view.is_reduced:
             return original(self, grads, trainable_variables)
         grads = view.reduce_gradients(grads)
@@ -44,6 +46,22 @@ def _make_apply(original: Any) -> Any:
             return original(self, grads, trainable_variables)
 
     return apply
+
+
+def _refuse_asynchronous_options(optimizer: Any) -> None:
+    """Raises `UnsupportedError` for options that count steps which asynchronous workers take at the same time."""
+    options = {"gradient_accumulation_steps": optimizer.gradient_accumulation_steps}
+    options["ema_overwrite_frequency"] = optimizer.use_ema and optimizer.ema_overwrite_frequency
+    for option, value in options.items():
+        if value:
+            raise UnsupportedError(
+                describe_problem(
+                    f"{option} has no meaning under parameter servers, whose workers step asynchronously",
+                    received=f"{option}={value} (from the optimizer {optimizer.name!r})",
+                    expected="an optimizer whose every step is complete in itself",
+                    fix="Use a larger batch instead, or train with MultiWorkerMirroredStrategy.",
+                )
+            )
 
 
 def _make_alone(name: str) -> Any:

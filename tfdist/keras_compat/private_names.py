@@ -69,6 +69,7 @@ __all__ = [
     "tensorflow_numpy",
     "tensorflow_trainer",
     "tree",
+    "use_fresh_collective_keys",
     "variable_count",
     "variable_value",
 ]
@@ -106,12 +107,12 @@ def configure_coordination_service(leader: str, jobs: dict[str, int], register_t
     (tensorflow/python/distribute/collective_all_reduce_strategy.py, `_initialize_multi_worker`).
 
     Returns:
-        Whether it was configured: not when TensorFlow's context had been initialized before.
+        Whether it is configured, now or by an earlier strategy: not when TensorFlow's context was initialized without.
     """
     coordination_config_pb2 = tf_context.coordination_config_pb2  # it has moved between packages of TensorFlow
     context = tf_context.context()
     if context._context_handle is not None:
-        return False
+        return context.coordination_service is not None
     context.configure_coordination_service(
         service_type="standalone",
         service_leader=leader,
@@ -139,6 +140,15 @@ def is_ready(remote_value: Any, timeout_s: float) -> bool:
     `RemoteValueImpl._status_available_event` (tensorflow/python/distribute/coordinator/cluster_coordinator.py).
     """
     return remote_value._status_available_event.wait(timeout_s)
+
+
+def use_fresh_collective_keys() -> None:
+    """Keeps the collectives of the next `MultiWorkerMirroredStrategy` apart from those of earlier ones of this process.
+
+    All strategies count their collectives from `_collective_key_base`; two of them would take each other's
+    (tensorflow/python/distribute/collective_all_reduce_strategy.py; TensorFlow's own tests do the same).
+    """
+    tf.distribute.MultiWorkerMirroredStrategy._collective_key_base += 100_000
 
 
 def set_key_value(key: str, value: str) -> None:

@@ -252,13 +252,13 @@ OVERRIDES = (
         TensorFlowTrainer,
         "make_predict_function",
         _make_step_function("predict"),
-        "Rows come back in another order, or not at all.",
+        "It cannot run under ParameterServerStrategy.",
     ),
     Override(
         TensorFlowTrainer,
         "_get_metrics_result_or_logs",
         _make_metrics_result_or_logs,
-        "Epoch logs are read from one replica, or with a collective for each variable.",
+        "Epoch logs are read while asynchronous steps still run, or with a collective for each variable.",
     ),
     Override(
         Trainer,  # `compile_from_config` compares a model's `compile` with this one
@@ -266,7 +266,13 @@ OVERRIDES = (
         _make_compile,
         "Optimizers and metrics given by name are made outside of the scope when `compile` is called there.",
     ),
-    Override(TensorFlowTrainer, "fit", _make_entry, "`reduce` on scalar logs raises (keras issue 20585)."),
-    Override(TensorFlowTrainer, "evaluate", _make_entry, "`reduce` on scalar logs raises (keras issue 20585)."),
-    Override(TensorFlowTrainer, "predict", _make_entry, "Rows of a batch that does not divide are lost."),
+    *(
+        Override(
+            TensorFlowTrainer,
+            name,
+            _make_entry,
+            "A model made outside of the scope is taken; a lost peer is a graph trace; every worker shows progress.",
+        )
+        for name in ("fit", "evaluate", "predict")
+    ),
 )

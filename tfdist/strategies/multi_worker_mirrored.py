@@ -10,11 +10,11 @@ from absl import logging
 from tfdist.cluster import ClusterConfig
 from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_start_timeout_s
 from tfdist.cluster.resolution import ExplicitCluster
-from tfdist.communication import missing_peers
+from tfdist.communication import missing_peers, wait_for_peers
 from tfdist.environment import cluster_config
 from tfdist.errors import ArgumentError, TimeLimitError, describe_problem
 from tfdist.keras_compat import job_seed
-from tfdist.keras_compat.private_names import configure_coordination_service
+from tfdist.keras_compat.private_names import configure_coordination_service, use_fresh_collective_keys
 from tfdist.reporting import report_progress
 from tfdist.strategies.managing import refuse_cluster, take_care_of
 from tfdist.strategies.starting import cluster_resolver, starting
@@ -97,18 +97,30 @@ def _build(
                 )
             )
     report_progress("connecting")
+    if config.is_chief and config.num_workers > 1:
+        # The leader of TensorFlow's coordination service itself waits without a limit; the others start their servers
+        # without waiting for it.
+        silent = wait_for_peers(config, limit_s)
+        if silent:
+            raise _not_together(config, f"no answer from {silent}", limit_s)
+    use_fresh_collective_keys()
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(
             cluster_resolver=cluster_resolver(config), communication_options=options
         )
     except tf.errors.OpError as error:
-        raise TimeLimitError(
-            describe_problem(
-                "The workers of the job did not come together",
-                received=f"{missing_peers(config)}; TensorFlow says: {error.message.splitlines()[0]}",
-                expected=f"all {config.num_workers} workers within {START_TIMEOUT_S}={limit_s:g} seconds",
-                fix="Look at the logs of the workers named above; see that their addresses can be reached from here.",
-            )
-        ) from error
+        said = f"{missing_peers(config)}; TensorFlow says: {error.message.splitlines()[0]}"
+        raise _not_together(config, said, limit_s) from error
     report_progress("connected")
     return strategy
+
+
+def _not_together(config: ClusterConfig, received: str, limit_s: float) -> TimeLimitError:
+    return TimeLimitError(
+        describe_problem(
+            "The workers of the job did not come together",
+            received=received,
+            expected=f"all {config.num_workers} workers within {START_TIMEOUT_S}={limit_s:g} seconds",
+            fix="Look at the logs of the workers named above; see that their addresses can be reached from here.",
+        )
+    )

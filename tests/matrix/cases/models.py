@@ -38,7 +38,7 @@ def twenty_steps(strategy):
 
 @case()
 def functional_with_two_inputs_and_outputs(strategy):
-    x, y = regression(24)
+    x, y = regression()
     inputs = {"left": x[:, :2], "right": x[:, 2:]}
     targets = {"value": y, "is_positive": (y > 0).astype("float32")}
     with strategy.scope():
