@@ -3,11 +3,10 @@
 
 PYTHON ?= python3
 VENV := .venv
-# The old end of the supported window (docs/design/supported-versions.md), and what `make test` runs there: these tests,
-# and the main cases of tests/matrix with three workers and with two parameter servers.
+# The old end of the supported window (docs/design/supported-versions.md), and the tests that `make test` runs there.
 OLD_VENV := .venv-old-end
 OLD_END := 'tensorflow==2.18.*' 'keras==3.8.*'
-OLD_END_TESTS := $(wildcard tests/unit tests/tensorflow tests/recipes)
+OLD_END_TESTS := tests/unit tests/tensorflow tests/recipes
 # TensorFlow 2.18 is built for Python 3.10 to 3.12: the first of these that is one of them.
 OLD_PYTHON := $(shell for python in $(PYTHON) python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$python && break; \
@@ -23,7 +22,7 @@ help:
 	@echo 'make quickstart   make an environment in $(VENV) and train the digits recipe on two workers'
 	@echo 'make test         run the whole test suite, then a part of it on the oldest supported versions'
 	@echo 'make check        lint, types, layers and unit tests: what to run before a commit'
-	@echo 'make campaign     what takes longer: the whole suite on the oldest versions, recipes with more seeds'
+	@echo 'make campaign     what takes longer: the whole matrix, on both ends, and recipes with more seeds'
 	@echo 'make clean        remove the environments and logs that make made'
 
 quickstart: $(VENV)/.recipes
@@ -41,7 +40,6 @@ test-newest: $(VENV)/.test
 ifneq ($(OLD_PYTHON),)
 test-old-end: $(OLD_VENV)/.test
 	$(OLD_VENV)/bin/python -m pytest $(OLD_END_TESTS)
-	$(OLD_VENV)/bin/python -m pytest tests/matrix -k 'multi3 or ps2'
 else
 test-old-end:
 	@echo 'NOT RUN: the tests of the oldest supported versions. They need Python 3.10, 3.11 or 3.12.'
@@ -55,8 +53,9 @@ check: $(VENV)/.check
 	$(VENV)/bin/python -m pytest tests/unit
 
 campaign: export TFDIST_TEST_SEEDS := 0 1 2 3 4
+campaign: export TFDIST_MATRIX := full
 campaign: $(VENV)/.test $(OLD_VENV)/.test
-	$(VENV)/bin/python -m pytest tests/recipes
+	$(VENV)/bin/python -m pytest tests/recipes tests/matrix
 	$(OLD_VENV)/bin/python -m pytest
 
 clean:

@@ -54,7 +54,7 @@ def targets(kind, rows):
         "positive": np.abs(real),
         "sign": np.sign(real),
         "one_hot": np.eye(3)[labels],
-        "label": labels[:, None],
+        "label": labels,
     }[kind].astype("int64" if kind == "label" else keras.config.floatx())
 
 
