@@ -25,9 +25,10 @@ _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_tr
 
 
 def _has_batch_hooks(callback: keras.callbacks.Callback) -> bool:
-    return not isinstance(callback, _ALIKE) and any(
-        getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook) for hook in _BATCH_HOOKS
-    )
+    def has(hook: str) -> bool:  # a LambdaCallback has them on the instance
+        return hook in vars(callback) or getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
+
+    return not isinstance(callback, _ALIKE) and any(map(has, _BATCH_HOOKS))
 
 
 def stop_together(strategy: tf.distribute.Strategy, callbacks: list[Any]) -> keras.callbacks.Callback:

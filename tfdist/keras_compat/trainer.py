@@ -7,6 +7,7 @@ from a first batch.
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import keras
@@ -66,6 +67,7 @@ def _make_compile(original: Any) -> Any:
 
 def _make_entry(original: Any) -> Any:
     """Wraps `fit`, `evaluate` and `predict`: checks the scope, and lets one process of a job show progress."""
+    signature = inspect.signature(original)
 
     @functools.wraps(original)
     def entry(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -74,12 +76,13 @@ def _make_entry(original: Any) -> Any:
             _refuse_model_of_no_scope(self, original.__name__)
         if not is_managed(strategy):
             return original(self, *args, **kwargs)
-        if kwargs.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
-            kwargs["verbose"] = 0
+        call = signature.bind(self, *args, **kwargs)
+        if call.arguments.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
+            call.arguments["verbose"] = 0
         if original.__name__ == "fit" and worker_position(strategy)[1] > 1:
-            kwargs["callbacks"] = _with_stop_together(strategy, kwargs.get("callbacks"))
+            call.arguments["callbacks"] = _with_stop_together(strategy, call.arguments.get("callbacks"))
         try:
-            return original(self, *args, **kwargs)
+            return original(*call.args, **call.kwargs)
         except (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError) as error:
             cluster = cluster_of(strategy)
             if cluster.is_local:

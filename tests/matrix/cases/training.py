@@ -58,6 +58,17 @@ def steps_per_execution_run_eagerly(strategy):
 
 
 @case()
+def arguments_by_position(strategy):
+    x, y = regression()
+    model = compiled(strategy)
+    seen = []
+    see = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(epoch))
+    history = model.fit(dataset(x, y), None, None, 2, 0, [see])
+    assert seen == [0, 1]
+    return outcome(model, history, x, y)
+
+
+@case()
 def initial_epoch(strategy):
     x, y = regression()
     model = compiled(strategy)
