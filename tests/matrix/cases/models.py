@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from table import case
 
+import tfdist
 from cases.building import (
     BATCH,
     RowCount,
@@ -217,6 +218,40 @@ def custom_train_step_with_two_optimizers(strategy):
         found[f"always/iterations_of_{name}"] = int(optimizer.iterations.numpy())
         found |= {f"sync/{name}/{i}": v.numpy() for i, v in enumerate(optimizer.variables)}
     return found
+
+
+class OwnMeanLoss(keras.Model):
+    """Works out a mean loss without Keras's losses."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def build(self, shape):
+        self.dense.build(shape)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(y - self(x, training=True)))
+            scaled = tfdist.scale_loss(loss)
+        self.optimizer.apply(tape.gradient(scaled, self.trainable_variables), self.trainable_variables)
+        return {"mean": loss}
+
+
+@case(not_applicable={"ps": "a worker takes a whole batch"})
+def custom_train_step_with_a_mean_of_its_own(strategy):
+    x, y = regression()
+    with strategy.scope():
+        model = OwnMeanLoss()
+        model.build((None, 4))
+        fixed_weights(model)
+        model.compile(keras.optimizers.SGD(0.05))
+    model.fit(dataset(x, y), epochs=2, verbose=0)
+    return state_of(model)
 
 
 @case()

@@ -18,6 +18,7 @@ from cases.building import (
     outcome,
     regression,
     state_of,
+    worker_position,
 )
 
 
@@ -186,6 +187,40 @@ class StopAt(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if batch == 1:
             self.model.stop_training = True
+
+
+class StopOnLastWorker(keras.callbacks.Callback):
+    """Stops training on one worker only, at the end of an epoch or of a batch."""
+
+    def __init__(self, strategy, *, epoch=None, batch=None):
+        super().__init__()
+        index, number = worker_position(strategy)
+        self.asks, self.epoch, self.batch = index == number - 1, epoch, batch
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.asks and epoch == self.epoch:
+            self.model.stop_training = True
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.asks and batch == self.batch:
+            self.model.stop_training = True
+
+
+def _add_one_worker_stops(at):
+    def run(strategy):
+        x, y = regression()
+        model = compiled(strategy)
+        callbacks = [StopOnLastWorker(strategy, **at)]
+        if worker_position(strategy)[0] < worker_position(strategy)[1] - 1 and "batch" in at:
+            callbacks = []  # the workers need not have the same callbacks
+        history = model.fit(dataset(x, y), epochs=4, callbacks=callbacks, verbose=0)
+        return outcome(model, history, x, y)
+
+    add_case(f"one_worker_stops_on_{next(iter(at))}", run, not_applicable={"ps": "one coordinator runs the callbacks"})
+
+
+_add_one_worker_stops({"epoch": 1})
+_add_one_worker_stops({"batch": 1})
 
 
 @case(loss_falls=False)
