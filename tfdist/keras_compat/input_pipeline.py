@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfdist.errors import ArgumentError, describe_problem
@@ -31,6 +32,7 @@ from tfdist.keras_compat.private_names import (
     tree,
 )
 from tfdist.keras_compat.row_sharding import check_batch_size, group_for_replicas, shard_rows, static_rows
+from tfdist.keras_compat.shuffled_sequence import AgreedOrder
 
 __all__ = ["SynchronousEpochIterator", "dataset_function", "input_context", "refuse_endless"]
 
@@ -69,7 +71,7 @@ def refuse_endless(dataset: tf.data.Dataset, steps: int | None) -> None:
         )
 
 
-def _shuffled_arrays(adapter: ArrayDataAdapter) -> tf.data.Dataset:
+def _shuffled_arrays(adapter: ArrayDataAdapter, seed: int | None) -> tf.data.Dataset:
     """Batches of arrays in an order that all workers share and that differs from epoch to epoch.
 
     Keras draws the order with `tf.random.shuffle`, which repeats it every epoch when a seed is set, and differs between
@@ -94,7 +96,7 @@ def _shuffled_arrays(adapter: ArrayDataAdapter) -> tf.data.Dataset:
 
         return tree.traverse(take, data)
 
-    seeds = tf.data.Dataset.random(seed=job_seed.agreed_seed(), rerandomize_each_iteration=True).take(1)
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).take(1)
     data = tf.data.Dataset.from_tensors(inputs).repeat()
     batches = tf.data.Dataset.zip((seeds.flat_map(rows_in_order), data))
     return batches.map(take_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -162,13 +164,14 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
                     fix="Pass the dataset that was given to strategy.experimental_distribute_dataset.",
                 )
             )
+        seed = job_seed.agreed_seed() if num_workers > 1 else None
+        if seed is not None and kwargs.get("shuffle") and isinstance(x, keras.utils.PyDataset) and x.num_batches:
+            x, kwargs["shuffle"] = AgreedOrder(x, seed), False
         EpochIterator.__init__(self, x, **kwargs)
         adapter = self.data_adapter
         shuffles = isinstance(adapter, ArrayDataAdapter) and adapter._shuffle is True
-        if shuffles and num_workers > 1 and job_seed.is_agreed():
-            dataset = _shuffled_arrays(adapter)
-        else:
-            dataset = adapter.get_tf_dataset()
+        own_order = shuffles and seed is not None
+        dataset = _shuffled_arrays(adapter, seed) if own_order else adapter.get_tf_dataset()
         if isinstance(adapter, ArrayDataAdapter):
             check_batch_size(adapter._batch_size, distribute_strategy.num_replicas_in_sync, "batch_size")
         refuse_endless(dataset, self.steps_per_epoch)

@@ -11,7 +11,7 @@ import secrets
 
 import tensorflow as tf
 
-__all__ = ["agree", "agreed_seed", "is_agreed"]
+__all__ = ["agree", "agreed_seed"]
 
 _agreed: int | None = None
 
@@ -35,11 +35,6 @@ def _user_seed() -> int | None:
     return tf.compat.v1.get_seed(None)[0]
 
 
-def is_agreed() -> bool:
-    """Whether the seed in force is the one that tfdist drew, and not one that the user set."""
-    return _agreed is not None and _user_seed() == _agreed
-
-
 def agreed_seed() -> int | None:
-    """The shared seed, if the user has set none."""
-    return _agreed
+    """The seed that tfdist drew for all workers; None where there is none, or the user has set one since."""
+    return _agreed if _user_seed() == _agreed else None

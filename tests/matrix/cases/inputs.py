@@ -164,6 +164,13 @@ def shuffled_arrays_without_a_seed(strategy):
     return outcome(model, history, x, y, prefix="shape")
 
 
+@case(seed=None)
+def shuffled_py_dataset_without_a_seed(strategy):
+    x, y = _row_numbers(22)
+    model = _counting_model(strategy)
+    return outcome(model, model.fit(Rows(x, y), epochs=3, verbose=0), x, y, prefix="shape")
+
+
 @case(wide=True)
 def shuffled_arrays_with_a_seed(strategy):
     x, y = _row_numbers(22)
