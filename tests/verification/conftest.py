@@ -20,13 +20,13 @@ def strategy():
 def compare(tmp_path, strategy):
     """Returns a function that verifies a model on two replicas of this process."""
     from tfdist.cluster.job_environment import VerifyEnvironment
-    from tfdist.recording.recorded_fit import AGAIN, REPLICAS, SINGLE, load_run
     from tfdist.recording.runs import run_on_one_device, run_on_replicas
     from tfdist.verification import compare_runs
+    from tfdist.verification.record import REPLICAS, load_runs
 
     def compare(build_fn, dataset, steps=3):
         run_on_replicas(strategy, build_fn, dataset, VerifyEnvironment(REPLICAS, str(tmp_path), steps))
         run_on_one_device(build_fn, dataset, tmp_path, steps)
-        return compare_runs(*(load_run(tmp_path, run) for run in (REPLICAS, SINGLE, AGAIN)))
+        return compare_runs(*load_runs(tmp_path))
 
     return compare

@@ -5,7 +5,7 @@ import models
 import pytest
 
 HEALTHY = {
-    "plain": lambda: models.network(),
+    "plain": models.network,
     "adam": lambda: models.network(optimizer=keras.optimizers.Adam(0.01)),
     "clipnorm": lambda: models.network(optimizer=keras.optimizers.SGD(0.05, clipnorm=0.5)),
     "global_clipnorm": lambda: models.network(optimizer=keras.optimizers.Adam(0.05, global_clipnorm=0.1)),

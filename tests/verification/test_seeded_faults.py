@@ -24,9 +24,7 @@ def test_wrong_loss_scaling(compare):
 
 def test_shared_seed(compare):
     with models.switched_off("SeedGenerator.next"):
-        found = only_finding(
-            compare(lambda: models.network(keras.layers.Dropout(0.5, name="drop")), models.batches())
-        )
+        found = only_finding(compare(lambda: models.network(keras.layers.Dropout(0.5, name="drop")), models.batches()))
     assert (found.step, found.what, found.cause) == (0, "seed generator", Cause.SHARED_SEED)
     assert found.name == "drop"
 
@@ -34,7 +32,7 @@ def test_shared_seed(compare):
 def test_uneven_last_batch(compare):
     off = ["losses.loss.scale_loss_for_distribution", "losses.loss.unscale_loss_for_distribution"]
     with models.switched_off(*off):
-        found = only_finding(compare(lambda: models.network(), models.batches(rows=21)))
+        found = only_finding(compare(models.network, models.batches(rows=21)))
     assert (found.step, found.what, found.cause) == (2, "gradient", Cause.UNEVEN_BATCH)
     assert found.name == "sequential/hidden/kernel"
     assert "2, 3 rows" in found.evidence

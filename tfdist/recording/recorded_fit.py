@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import warnings
 from pathlib import Path
@@ -18,30 +17,9 @@ from tfdist.keras_compat.private_names import model_strategy, tree
 from tfdist.recording.batches import keeping_batches, note_own_rows, replay_batches, rows_directory
 from tfdist.recording.random_draws import constant_draws
 from tfdist.recording.recorder import Recorder, model_facts
-from tfdist.verification.record import INITIAL, RunRecord, merge_records
+from tfdist.verification.record import AGAIN, INITIAL, REPLICAS, SINGLE, load_run
 
-__all__ = ["AGAIN", "REPLICAS", "SINGLE", "load_run", "recorded_fit"]
-
-REPLICAS, SINGLE, AGAIN = "replicas", "single", "again"
-
-
-def load_run(directory: Path, run: str) -> RunRecord:
-    """Reads the record of a run.
-
-    Raises:
-        ArgumentError: The run left none: it did not call `fit` on a model of tfdist's.
-    """
-    files = sorted(directory.glob(f"{run}-*.npz"), key=lambda path: int(path.stem.rpartition("-")[2]))
-    if not files:
-        raise ArgumentError(
-            describe_problem(
-                "The script did not train with model.fit",
-                received=f"no call of fit in the run {run!r}",
-                expected="a call of model.fit on a compiled Keras model",
-                fix="Verify a script that calls fit, or call tfdist.verify with a function that builds the model.",
-            )
-        )
-    return merge_records(RunRecord.load(path) for path in files)
+__all__ = ["recorded_fit"]
 
 
 def recorded_fit(fit: Any, model: Any, plan: VerifyEnvironment, *args: Any, **kwargs: Any) -> None:
@@ -93,13 +71,13 @@ def recorded_fit(fit: Any, model: Any, plan: VerifyEnvironment, *args: Any, **kw
         settings["x"] = replay_batches(directory, backwards=plan.run == AGAIN)
         settings["callbacks"] = [*callbacks, recorder.callback(initial)]
         _train(fit, model, recorder, settings)
-    recorder.record.facts = dataclasses.replace(model_facts(model))
+    recorder.record.facts = model_facts(model)
     recorder.record.save(directory / f"{plan.run}-{worker}.npz")
 
 
 def _check_replicas(model: Any) -> int:
     strategy = model_strategy(model)
-    if not is_managed(strategy) or strategy.num_replicas_in_sync < 2:
+    if strategy is None or not is_managed(strategy) or strategy.num_replicas_in_sync < 2:
         raise ArgumentError(
             describe_problem(
                 "The model is trained on one replica, so there is nothing to compare",

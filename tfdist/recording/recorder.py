@@ -199,6 +199,7 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
 def model_facts(model: Any) -> ModelFacts:
     """What the comparison wants to know of a model besides its numbers."""
     strategy = model_strategy(model)
+    replicas = 1 if strategy is None or not is_managed(strategy) else strategy.num_replicas_in_sync
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     clipping = [
         f"{name}={getattr(optimizer, name)}"
@@ -212,7 +213,7 @@ def model_facts(model: Any) -> ModelFacts:
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable and not layer.synchronized
     ]
     return ModelFacts(
-        replicas=strategy.num_replicas_in_sync if is_managed(strategy) else 1,
+        replicas=replicas,
         optimizer=type(optimizer).__name__,
         clipping=", ".join(clipping),
         train_step=type(model).__name__ if own_step else "",

@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfdist.cluster.job_environment import VerifyEnvironment
-from tfdist.recording.recorded_fit import AGAIN, SINGLE, recorded_fit
+from tfdist.recording.recorded_fit import recorded_fit
+from tfdist.verification.record import AGAIN, SINGLE
 
 __all__ = ["run_on_one_device", "run_on_replicas"]
 
@@ -38,5 +39,3 @@ def _run(
     with strategy.scope():
         model = build_fn()
     recorded_fit(keras.Model.fit, model, plan, x=dataset)
-
-

@@ -88,12 +88,13 @@ def _refuse_different_models(replicas: RunRecord, single: RunRecord) -> None:
                 fix="Look at what the dataset yields.",
             )
         )
-    names = [{n for kind in ("weight", "state") for n in run.at(INITIAL, kind)} for run in (replicas, single)]
-    if names[0] != names[1]:
+    kinds = ("weight", "state")
+    sides = [{name for kind in kinds for name in run.at(INITIAL, kind)} for run in (replicas, single)]
+    if sides[0] != sides[1]:
         raise ArgumentError(
             describe_problem(
                 "The two runs built different models",
-                received=f"variables on one side only: {', '.join(sorted(names[0] ^ names[1])[:6])}",
+                received=f"variables on one side only: {', '.join(sorted(sides[0] ^ sides[1])[:6])}",
                 expected="the same model, with the same names, whenever it is built",
                 fix="Build the model from scratch in each call, without counters or random choices.",
             )
@@ -138,7 +139,7 @@ def _num_repeated(rows: Array) -> int:
 
 def _shared_seeds(replicas: RunRecord) -> list[Finding]:
     for step in range(replicas.steps):
-        names = []
+        names: list[str] = []
         equal: tuple[int, int] = (0, 0)
         for name, seeds in replicas.at(step, "seed").items():
             for a, b in itertools.combinations(seeds, 2):
@@ -185,7 +186,9 @@ class _Step:
         diverged = self._copies_that_differ("weight")
         found: list[Finding] = []
         if gradients:
-            cause, evidence = explain_gradients(self._runs[0], self._runs[1], step, self._yardstick("gradient"), gradients)
+            cause, evidence = explain_gradients(
+                self._runs[0], self._runs[1], step, self._yardstick("gradient"), gradients
+            )
             found.append(Finding(step, "gradient", gradients[0].name, cause, evidence, _names(gradients[1:])))
         if diverged and not statistics:
             words = self._copies_words(diverged[0])
@@ -246,7 +249,7 @@ def _reduced(replicas: RunRecord, step: int, kind: str) -> dict[str, dict[int, A
     found = replicas.at(step, kind)
     if kind == "gradient":
         for name, local in replicas.at(step, "local_gradient").items():
-            found.setdefault(name, {0: np.sum(list(local.values()), axis=0, dtype=np.float64)})
+            found.setdefault(name, {0: np.asarray(np.sum(list(local.values()), axis=0, dtype=np.float64))})
     return found
 
 

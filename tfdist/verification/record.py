@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["INITIAL", "Key", "ModelFacts", "RunRecord", "merge_records"]
+from tfdist.errors import ArgumentError, describe_problem
+
+__all__ = ["AGAIN", "INITIAL", "REPLICAS", "SINGLE", "Key", "ModelFacts", "RunRecord", "load_run", "load_runs"]
+
+#: The runs of a verification, in their order: on replicas, on one device, and that once more (see `differences`).
+REPLICAS, SINGLE, AGAIN = "replicas", "single", "again"
 
 #: The "step" at which weights stand before the first one.
 INITIAL = -1
@@ -111,10 +116,38 @@ class RunRecord:
         return cls(ModelFacts(**facts), values)
 
 
-def merge_records(records: Iterable[RunRecord]) -> RunRecord:
+def _merge_records(records: Iterable[RunRecord]) -> RunRecord:
     """Joins the parts that the workers of one run recorded, in the order of the workers."""
     parts = list(records)
     values: dict[Key, np.ndarray[Any, Any]] = {}
     for part in parts:
         values.update(part.values)
     return RunRecord(parts[0].facts, values)
+
+
+def load_run(directory: Path, run: str) -> RunRecord:
+    """Reads the record of a run.
+
+    Raises:
+        ArgumentError: The run left none: it did not call `fit` on a model of tfdist's.
+    """
+    files = sorted(directory.glob(f"{run}-*.npz"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    if not files:
+        raise ArgumentError(
+            describe_problem(
+                "The script did not train with model.fit",
+                received=f"no call of fit in the run {run!r}",
+                expected="a call of model.fit on a compiled Keras model",
+                fix="Verify a script that calls fit, or call tfdist.verify with a function that builds the model.",
+            )
+        )
+    return _merge_records(RunRecord.load(path) for path in files)
+
+
+def load_runs(directory: Path) -> tuple[RunRecord, RunRecord, RunRecord]:
+    """Reads the records of the three runs.
+
+    Raises:
+        ArgumentError: As `load_run`.
+    """
+    return load_run(directory, REPLICAS), load_run(directory, SINGLE), load_run(directory, AGAIN)
