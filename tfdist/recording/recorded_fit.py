@@ -14,6 +14,7 @@ from tfdist.cluster.job_environment import VerifyEnvironment
 from tfdist.errors import ArgumentError, UnsupportedError, describe_problem
 from tfdist.keras_compat.managed_strategies import is_managed, is_parameter_server, worker_position
 from tfdist.keras_compat.private_names import model_strategy, tree
+from tfdist.keras_compat.trainer import build_from_spec
 from tfdist.recording.batches import keeping_batches, note_own_rows, replay_batches, rows_directory
 from tfdist.recording.random_draws import constant_draws
 from tfdist.recording.recorder import Recorder, model_facts
@@ -70,6 +71,8 @@ def recorded_fit(fit: Any, model: Any, plan: VerifyEnvironment, *args: Any, **kw
             note_own_rows(recorder, given.get("x"), plan.steps * replicas.facts.replicas)
         settings["x"] = replay_batches(directory, backwards=plan.run == AGAIN)
         settings["callbacks"] = [*callbacks, recorder.callback(initial)]
+        if not model.built:  # stock Keras builds in the first step, and the weights are set before
+            build_from_spec(model, settings["x"].element_spec)
         _train(fit, model, recorder, settings)
     recorder.record.facts = model_facts(model)
     recorder.record.save(directory / f"{plan.run}-{worker}.npz")

@@ -196,6 +196,11 @@ def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[Non
             setattr(owner, name, own)
 
 
+def _precision(dtype: str | None) -> float:
+    found = tf.as_dtype(dtype or "float32")
+    return float(np.finfo(found.as_numpy_dtype).eps) if found in (tf.float16, tf.float32, tf.float64) else 2.0**-7
+
+
 def model_facts(model: Any) -> ModelFacts:
     """What the comparison wants to know of a model besides its numbers."""
     strategy = model_strategy(model)
@@ -218,4 +223,5 @@ def model_facts(model: Any) -> ModelFacts:
         clipping=", ".join(clipping),
         train_step=type(model).__name__ if own_step else "",
         batch_statistics=tuple(layers),
+        precision=max(_precision(layer.compute_dtype) for layer in flat_layers(model)),
     )

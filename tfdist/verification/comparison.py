@@ -17,6 +17,10 @@ __all__ = ["DEFAULT_TOLERANCE", "Comparison", "compare_runs"]
 
 DEFAULT_TOLERANCE = 1e-5
 
+_SHOWN = 5
+_WORDS = {"log": "metric", "gradient": "gradient", "weight": "weight", "state": "variable"}
+_ROUNDINGS = 10.0  # of the model's precision, by which a sum in another order may be off
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -56,13 +60,14 @@ def compare_runs(
         ArgumentError: The runs cannot be compared: they trained different models, or no step.
     """
     _refuse_different_models(replicas, single)
+    tolerance = max(tolerance, _ROUNDINGS * replicas.facts.precision)
     findings = [*_shared_rows(replicas, single), *_shared_seeds(replicas)]
-    notes: dict[str, None] = {}
+    random: dict[str, None] = {}
     compared = 0
     worst: Difference | None = None
     steps = min(replicas.steps, single.steps)
     for step in range(steps):
-        found, count, largest_here = _Step((replicas, single, again), step, tolerance, notes).compare()
+        found, count, largest_here = _Step((replicas, single, again), step, tolerance, random).compare()
         compared += count
         if largest_here is not None and (worst is None or _share(largest_here) > _share(worst)):
             worst = largest_here
@@ -70,8 +75,18 @@ def compare_runs(
             findings += found
             break
     findings.sort(key=lambda finding: finding.step)
-    words = "" if worst is None or worst.size == 0 else f"{worst} (rounding)"
-    return Comparison(tuple(findings), tuple(notes), steps, replicas.facts.replicas, compared, words)
+    words = "" if worst is None or worst.size == 0 else str(worst)
+    return Comparison(tuple(findings), _notes(list(random)), steps, replicas.facts.replicas, compared, words)
+
+
+def _notes(random: list[str]) -> tuple[str, ...]:
+    if not random:
+        return ()
+    others = f" and {len(random) - _SHOWN} more" if len(random) > _SHOWN else ""
+    return (
+        "Random on one device, too, or dependent on the order of the rows, and so compared only roughly: "
+        f"{', '.join(random[:_SHOWN])}{others}.",
+    )
 
 
 def _share(difference: Difference) -> float:
@@ -165,12 +180,15 @@ class _Step:
         runs: tuple[RunRecord, RunRecord, RunRecord],
         step: int,
         tolerance: float,
-        notes: dict[str, None],
+        random: dict[str, None],
     ) -> None:
         self._runs = runs
-        self._step, self._tolerance, self._notes = step, tolerance, notes
+        self._step, self._tolerance, self._random = step, tolerance, random
         self._compared = 0
         self._worst: Difference | None = None
+        # A step that is random itself is random in every value, though one may come out alike in two runs.
+        self._chance = 0.0
+        self._chance = max(self._yardstick(kind).noise for kind in ("log", "gradient"))
 
     def compare(self) -> tuple[list[Finding], int, Difference | None]:
         """Returns the findings, how many values were compared, and the largest difference."""
@@ -207,13 +225,14 @@ class _Step:
     def _yardstick(self, kind: str) -> Yardstick:
         _, single, again = self._runs
         reference = single.one(INITIAL, kind) if kind in ("weight", "state") else None
-        return Yardstick(single.one(self._step, kind), again.one(self._step, kind), self._tolerance, reference)
+        right, other = single.one(self._step, kind), again.one(self._step, kind)
+        return Yardstick(right, other, self._tolerance, reference, chance=self._chance)
 
     def _differences(self, kind: str) -> list[Difference]:
         replicas = self._runs[0]
         yardstick = self._yardstick(kind)
         for name in yardstick.random:
-            self._notes[f"{kind} {name} is random on one device, too, and was compared only roughly."] = None
+            self._random[f"{_WORDS[kind]} {name}"] = None
         right = self._runs[1].one(self._step, kind)
         found = []
         for name, places in _reduced(replicas, self._step, kind).items():

@@ -57,6 +57,11 @@ class Yardstick:
         again: The same of its second run.
         tolerance: Relative to the largest element.
         reference: Name -> values before the first step, for weights: their change is what is compared.
+        chance: How much every value of this step may vary by chance, relative to its largest element.
+
+    Attributes:
+        random: Names of the values that vary from run to run, and so cannot be compared well.
+        noise: By how much the one that varies most does, relative to its largest element; 0 if none is random.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class Yardstick:
         again: Mapping[str, Array],
         tolerance: float,
         reference: Mapping[str, Array] | None = None,
+        *,
+        chance: float = 0.0,
     ) -> None:
         self._right = right
         self._tolerance = tolerance
@@ -75,13 +82,15 @@ class Yardstick:
         overall = max(scales.values(), default=0.0)
         self._allowed: dict[str, float] = {}
         self.random: list[str] = []
+        self.noise = 0.0
         for name, value in right.items():
             noise = largest(_minus(again[name], value)) if name in again else 0.0
             scale = scales[name] + (0.01 * overall if reference is None else 0.0)
             rounding = 0.0 if reference is None else _ROUNDING * largest(value)
-            self._allowed[name] = tolerance * scale + rounding + _NOISE_FACTOR * noise
-            if noise > _RANDOM_ABOVE * scale + rounding:
+            self._allowed[name] = tolerance * scale + rounding + _NOISE_FACTOR * max(noise, chance * scale)
+            if noise > max(_RANDOM_ABOVE, _NOISE_FACTOR * tolerance) * scale + rounding:
                 self.random.append(name)
+                self.noise = max(self.noise, noise / scale if scale else 0.0)
 
     def measure(self, name: str, got: Array) -> Difference:
         """Compares a value with the single device's."""

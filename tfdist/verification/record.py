@@ -53,6 +53,7 @@ class ModelFacts:
         clipping: How it clips, such as `clipnorm=1.0`; empty if it does not.
         train_step: The class that has a `train_step` of its own; empty if it is Keras's.
         batch_statistics: Names of the layers that normalise by the rows of their own replica.
+        precision: Machine epsilon of the least precise number that a layer computes with.
     """
 
     replicas: int = 1
@@ -60,6 +61,7 @@ class ModelFacts:
     clipping: str = ""
     train_step: str = ""
     batch_statistics: tuple[str, ...] = ()
+    precision: float = 0.0
 
 
 class RunRecord:

@@ -18,6 +18,6 @@ def describe_comparison(comparison: Comparison) -> str:
     else:
         lines.append(f"tfdist verify: same as one device, {scope}; {c.compared} values compared.")
     if c.largest and not c.findings:
-        lines.append(f"  Largest difference: {c.largest}")
+        lines.append(f"  Largest difference that counts as rounding or chance: {c.largest}")
     lines += [f"  Note: {note}" for note in c.notes]
     return "\n".join(lines)
