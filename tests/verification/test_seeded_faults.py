@@ -65,8 +65,3 @@ def test_clipping_in_train_step(compare):
     found = only_finding(compare(lambda: models.own_train_step(models.OwnClipping), models.batches()))
     assert (found.step, found.what, found.cause) == (0, "gradient", Cause.CLIPPED_BEFORE_SUM)
     assert found.name == "hidden/kernel"
-
-
-def test_batch_normalization_of_each_replica(compare):
-    result = compare(lambda: models.network(keras.layers.BatchNormalization(name="bn")), models.batches())
-    assert {found.cause for found in result.findings} == {Cause.BATCH_STATISTICS}

@@ -16,8 +16,8 @@ _USAGE = """tfdist verify [options] SCRIPT [arguments of the script]
        tfdist verify [options] -m MODULE [arguments of the module]"""
 _EPILOG = """The script is run three times, up to its first model.fit, of which the first steps are recorded: on the
 replicas, and twice on one device, from the same weights and on the same rows. Its callbacks (but for learning rate
-schedules) and validation data are left out. The exit status is 0, 1 when something differs, that of a run that failed,
-or 2 when nothing could be compared."""
+schedules) and validation data are left out. The exit status is 0, 1 when something differs, that of a run that failed
+(2 if that is 1), or 2 when nothing could be compared."""
 _DIFFERS_STATUS = 1
 _RUNS = ("replicas", "single", "again")
 

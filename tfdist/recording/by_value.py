@@ -33,7 +33,7 @@ def pack(value: Any) -> bytes:
     file = io.BytesIO()
     try:
         _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
-    except (pickle.PicklingError, TypeError, AttributeError, NotImplementedError, RuntimeError, ValueError) as error:
+    except Exception as error:  # whatever an object raises that cannot be pickled
         raise ArgumentError(
             describe_problem(
                 f"The function cannot be sent to the process that verifies: {error}",

@@ -224,7 +224,7 @@ def test_half_precision_rounds_more():
 
 
 def test_zero_gradients_that_an_optimizer_magnifies_hide_nothing():
-    """Of rounding, Adam makes steps of full size, as for a bias before a BatchNormalization; that weight alone varies."""
+    """Of rounding, Adam makes full steps, as for a bias before a BatchNormalization; that weight alone varies."""
     run, single, again = replicas_run(), single_run(), single_run()
     not_scaled(run)
     for number, record in enumerate((run, single, again)):
