@@ -10,7 +10,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TF_CONFIG", "TFDIST_JOB_ID", "TFDIST_REPORT_DIR", "TFDIST_TASK", "TFDIST_START_TIMEOUT_S"):
+    ours = ("JOB_ID", "REPORT_DIR", "TASK", "START_TIMEOUT_S", "VERIFY_RUN")
+    for name in ("TF_CONFIG", *(f"TFDIST_{name}" for name in ours)):
         monkeypatch.delenv(name, raising=False)
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tfdist.cluster import ClusterConfig
     from tfdist.environment import cluster_config
     from tfdist.keras_compat.losses import scale_loss
+    from tfdist.recording.verify import verify
     from tfdist.running import run
     from tfdist.strategies import (
         auto_strategy,
@@ -30,6 +31,7 @@ __all__ = [
     "parameter_server_strategy",
     "run",
     "scale_loss",
+    "verify",
     "ClusterConfig",
     "cluster_config",
     "errors",
@@ -43,6 +45,7 @@ _MODULE_OF = {
     "parameter_server_strategy": "tfdist.strategies",
     "run": "tfdist.running",
     "scale_loss": "tfdist.keras_compat.losses",
+    "verify": "tfdist.recording.verify",
     "ClusterConfig": "tfdist.cluster",
     "cluster_config": "tfdist.environment",
 }

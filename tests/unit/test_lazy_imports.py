@@ -44,7 +44,10 @@ def test_public_names_that_are_light():
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["run", "--workers", "0", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["run", "--help"], ["run", "--workers", "0", "x"], ["verify", "--help"], ["verify", "no_such.py"]],
+)
 def test_the_command(arguments):
     statements = (
         f"from tfdist.cli.main import main\ntry: main({arguments})\nexcept SystemExit as end: assert end.code == 0"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from tfdist import __version__
-from tfdist.cli import run_command
+from tfdist.cli import run_command, verify_command
 from tfdist.errors import ArgumentError, TfdistError, describe_problem
 
 _USAGE_ERROR_STATUS = 2
+_COMMANDS: dict[str, ModuleType] = {"run": run_command, "verify": verify_command}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,13 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _Parser(prog="tfdist", description="Distributed training for Keras 3 on TensorFlow.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"tfdist {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    run_command.add_parser(commands)
+    for command in _COMMANDS.values():
+        command.add_parser(commands)
     try:
         options = parser.parse_args(argv)
         if options.command is None:
             parser.print_help()
             return 0
-        return run_command.execute(options)
+        status: int = _COMMANDS[options.command].execute(options)
+        return status
     except TfdistError as error:
         print(f"tfdist: {error}", file=sys.stderr)
         return _USAGE_ERROR_STATUS

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfdist.cli.options import check_environment, program_command, read_seconds, read_whole_number
 from tfdist.errors import ArgumentError, describe_problem
 
 _USAGE = """tfdist run [options] SCRIPT [arguments of the script]
@@ -56,69 +55,19 @@ def execute(options: argparse.Namespace) -> int:
 
     threads = options.threads_per_task
     job_options = JobOptions(
-        workers=_whole_number("--workers", options.workers, minimum=1),
-        parameter_servers=_whole_number("--ps", options.ps, minimum=0),
+        workers=read_whole_number("--workers", options.workers, minimum=1),
+        parameter_servers=read_whole_number("--ps", options.ps, minimum=0),
         evaluator=options.evaluator,
-        num_threads=None if threads is None else _whole_number("--threads-per-task", threads, minimum=1),
+        num_threads=None if threads is None else read_whole_number("--threads-per-task", threads, minimum=1),
         rules=LifecycleRules(
-            start_timeout_s=_seconds("--start-timeout-s", options.start_timeout_s),
-            evaluator_grace_s=_seconds("--evaluator-grace-s", options.evaluator_grace_s),
+            start_timeout_s=read_seconds("--start-timeout-s", options.start_timeout_s),
+            evaluator_grace_s=read_seconds("--evaluator-grace-s", options.evaluator_grace_s),
         ),
-        command=_command(options),
+        command=program_command(options.module, options.program, "tfdist run"),
         log_dir=_log_dir(options.log_dir),
     )
-    _check_environment(os.environ)
+    check_environment(os.environ, "tfdist run")
     return run_job(job_options, os.environ)
-
-
-def _command(options: argparse.Namespace) -> tuple[str, ...]:
-    from tfdist.launching.program import build_module_command, build_script_command
-
-    program = options.program[1:] if options.program[:1] == ["--"] else options.program
-    if options.module:
-        return build_module_command(options.module[0], options.module[1:])
-    if program:
-        return build_script_command(program[0], program[1:])
-    raise ArgumentError(
-        describe_problem(
-            "There is no script to run",
-            received=f"-m={options.module!r} (from the command line)" if options.module == [] else "SCRIPT= (nothing)",
-            expected="tfdist run [options] SCRIPT, or -m MODULE",
-            fix="add the script's path",
-        )
-    )
-
-
-def _whole_number(name: str, text: str, *, minimum: int) -> int:
-    digits = text.removeprefix("-")
-    value = int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 9 else None
-    if value is None or value < minimum:
-        raise ArgumentError(
-            describe_problem(
-                f"{name} cannot be {text}",
-                received=f"{name}={text} (from the command line)",
-                expected=f"a whole number, at least {minimum}",
-                fix=f"give a number such as {name} {max(minimum, 1)}",
-            )
-        )
-    return value
-
-
-def _seconds(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise ArgumentError(
-            describe_problem(
-                f"{name} cannot be {text}",
-                received=f"{name}={text} (from the command line)",
-                expected="a number of seconds above 0",
-                fix=f"give a number such as {name} 300",
-            )
-        )
-    return value
 
 
 def _log_dir(text: str | None) -> Path | None:
@@ -139,16 +88,3 @@ def _log_dir(text: str | None) -> Path | None:
             )
         ) from error
     return path
-
-
-def _check_environment(env: Mapping[str, str]) -> None:
-    text = env.get("TF_CONFIG", "").strip()
-    if text not in ("", "{}"):
-        raise ArgumentError(
-            describe_problem(
-                "TF_CONFIG is set, and tfdist run would override it: it describes a cluster of its own to every task",
-                received=f"TF_CONFIG={text} (from the environment)",
-                expected="no TF_CONFIG",
-                fix="unset TF_CONFIG for a job on this machine, or run the script with python, without tfdist run",
-            )
-        )

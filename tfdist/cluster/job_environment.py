@@ -16,6 +16,11 @@ REPORT_DIR = "TFDIST_REPORT_DIR"
 TASK = "TFDIST_TASK"
 #: How long a process may wait for its peers to appear. Users may set it themselves where there is no launcher.
 START_TIMEOUT_S = "TFDIST_START_TIMEOUT_S"
+#: What `tfdist verify` tells the processes that it starts.
+VERIFY_RUN = "TFDIST_VERIFY_RUN"
+VERIFY_DIR = "TFDIST_VERIFY_DIR"
+VERIFY_STEPS = "TFDIST_VERIFY_STEPS"
+VERIFY_LOCAL_REPLICAS = "TFDIST_VERIFY_LOCAL_REPLICAS"
 
 DEFAULT_START_TIMEOUT_S = 600.0
 
@@ -43,6 +48,40 @@ def parse_job_environment(env: Mapping[str, str]) -> JobEnvironment | None:
     """Reads what the launcher told this task; None if there is no launcher, or it told only a part."""
     values = [env.get(name, "") for name in (JOB_ID, REPORT_DIR, TASK)]
     return JobEnvironment(*values) if all(values) else None
+
+
+@dataclass(frozen=True)
+class VerifyEnvironment:
+    """Which of the runs of a verification a process makes.
+
+    Attributes:
+        run: `replicas`, then `single` (the same on one device), then `again` (the same once more).
+        directory: Where the runs leave their records, and find those of the runs before.
+        steps: How many steps of `fit` to record.
+        local_replicas: Logical CPU devices that the process makes for itself in the run `replicas`.
+    """
+
+    run: str
+    directory: str
+    steps: int
+    local_replicas: int = 1
+
+    def to_env(self) -> dict[str, str]:
+        """The variables to set for the process."""
+        return {
+            VERIFY_RUN: self.run,
+            VERIFY_DIR: self.directory,
+            VERIFY_STEPS: str(self.steps),
+            VERIFY_LOCAL_REPLICAS: str(self.local_replicas),
+        }
+
+
+def parse_verify_environment(env: Mapping[str, str]) -> VerifyEnvironment | None:
+    """Reads which run of a verification this process is to make; None if there is none."""
+    run, directory = env.get(VERIFY_RUN, ""), env.get(VERIFY_DIR, "")
+    if not (run and directory):
+        return None
+    return VerifyEnvironment(run, directory, int(env.get(VERIFY_STEPS, "5")), int(env.get(VERIFY_LOCAL_REPLICAS, "1")))
 
 
 def parse_start_timeout_s(env: Mapping[str, str]) -> float:

@@ -14,6 +14,7 @@ from keras.src import backend as keras_backend  # Keras 3.8 - 3.15
 from keras.src import tree  # Keras 3.8 - 3.15: keras.tree with `none_is_leaf`
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import numpy as tensorflow_numpy  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow import random as backend_random  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import trainer as tensorflow_trainer  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow.core import Variable as TensorFlowVariable  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow.optimizer import TFOptimizer  # Keras 3.8 - 3.15
@@ -23,7 +24,7 @@ from keras.src.losses import loss as loss_module  # Keras 3.8 - 3.15
 from keras.src.losses.loss import Loss  # Keras 3.8 - 3.15
 from keras.src.optimizers.base_optimizer import BaseOptimizer  # Keras 3.8 - 3.15
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Keras 3.8 - 3.15
-from keras.src.random.seed_generator import SeedGenerator  # Keras 3.8 - 3.15
+from keras.src.random.seed_generator import SeedGenerator, draw_seed  # Keras 3.8 - 3.15
 from keras.src.saving import saving_lib  # Keras 3.8 - 3.15
 from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
 from keras.src.trainers.compile_utils import CompileLoss  # Keras 3.8 - 3.15
@@ -51,9 +52,12 @@ __all__ = [
     "Trainer",
     "array_slicing",
     "auto_shard_files",
+    "backend_random",
     "compile_loss",
     "configure_coordination_service",
     "data_adapters",
+    "draw_seed",
+    "flat_layers",
     "get_key_value",
     "in_stateless_scope",
     "is_ready",
@@ -64,10 +68,12 @@ __all__ = [
     "optimizer_strategy",
     "pythonify_logs",
     "saving_lib",
+    "seed_generators",
     "set_key_value",
     "set_variable_count",
     "tensorflow_numpy",
     "tensorflow_trainer",
+    "trained_variables",
     "tree",
     "use_fresh_collective_keys",
     "variable_count",
@@ -83,6 +89,21 @@ def variable_value(variable: Any) -> Any:
 def compile_loss(model: Any) -> Any | None:
     """`Trainer._compile_loss`: the losses given to `compile`."""
     return model._compile_loss
+
+
+def flat_layers(model: Any) -> list[Any]:
+    """`Layer._flatten_layers`: a model and all layers in it."""
+    return list(model._flatten_layers())
+
+
+def seed_generators(layer: Any) -> list[Any]:
+    """`Layer._seed_generators`: the seed generators that a layer itself holds."""
+    return list(layer._seed_generators)
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """`BaseOptimizer._trainable_variables`: the variables for which an optimizer was built."""
+    return list(optimizer._trainable_variables)
 
 
 def model_strategy(model: Any) -> tf.distribute.Strategy | None:

@@ -19,7 +19,7 @@ from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.private_names import tree
 from tfdist.planning import row_bounds
 
-__all__ = ["count_rows", "group_for_replicas", "shard_rows", "split_batch", "static_rows"]
+__all__ = ["count_rows", "group_for_replicas", "rows_between", "shard_rows", "split_batch", "static_rows"]
 
 
 def _is_absent(value: Any) -> bool:
@@ -75,7 +75,8 @@ def static_rows(element_spec: Any) -> int | None:
     return None if leaf.shape.rank is None else leaf.shape[0]
 
 
-def _rows_between(value: Any, start: Any, stop: Any) -> Any:
+def rows_between(value: Any, start: Any, stop: Any) -> Any:
+    """The rows from `start` to before `stop` of one tensor (dense, ragged or sparse) of a batch."""
     if _is_absent(value):
         return value
     if isinstance(value, tf.SparseTensor):
@@ -105,7 +106,7 @@ def split_batch(
         if rows is None:  # keep one row where there is none: see the head of this file
             stand_in = tf.cast(stop == start, tf.int64)
             start, stop = start * (1 - stand_in), stop * (1 - stand_in) + stand_in
-        parts.append(tree.map_structure(lambda v, a=start, b=stop: _rows_between(v, a, b), batch))
+        parts.append(tree.map_structure(lambda v, a=start, b=stop: rows_between(v, a, b), batch))
     return tuple(parts), tf.stack(counts), tf.cast(total, tf.int64)
 
 

@@ -83,9 +83,9 @@ class _SynchronousStep:
             before = [tf.identity(v.value) for v in counted]
             logs = self.step(data)
             self._warn_of_unweighted_loss(view)
+            updated.update(id(v) for v in metrics if id(v) in view.assigned)
             for variable, value in zip(counted, before, strict=True):
                 variable.assign(tf.where(rows > 0, variable.value, value))
-            updated.update(id(v) for v in metrics if id(v) in view.assigned)
             return self._exchange(view, logs, metrics)
 
     def _warn_of_unweighted_loss(self, view: ReplicaView) -> None:

@@ -40,7 +40,7 @@ from tfdist.keras_compat.private_names import (
 from tfdist.keras_compat.step_view import CopyView, entered
 from tfdist.keras_compat.stopping import stop_together
 
-__all__ = ["OVERRIDES"]
+__all__ = ["OVERRIDES", "build_from_spec"]
 
 
 def _make_epoch_iterator(original: Any) -> Any:
@@ -151,6 +151,11 @@ def _refuse_foreign_variables(model: Any) -> None:
         )
 
 
+def build_from_spec(model: Any, spec: Any) -> None:
+    """Builds a compiled model, its metrics and its optimizer for batches of a spec, without running anything."""
+    model._symbolic_build(data_batch=tree.map_structure(_symbolic, spec))
+
+
 def _make_symbolic_build(original: Any) -> Any:
     @functools.wraps(original)
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
@@ -160,7 +165,7 @@ def _make_symbolic_build(original: Any) -> Any:
             return
         spec = data_batch if iterator is None else iterator.batch_spec
         with strategy.scope():
-            self._symbolic_build(data_batch=tree.map_structure(_symbolic, spec))
+            build_from_spec(self, spec)
         _refuse_foreign_variables(self)
 
     return _maybe_symbolic_build

@@ -76,3 +76,25 @@ def test_an_inherited_tf_config_would_be_overridden(script, capsys, monkeypatch)
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {}}')
     assert main(["run", script]) == 2
     assert 'Received: TF_CONFIG={"cluster": {}} (from the environment)' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--workers", "1"], "--workers cannot be 1"),
+        (["--mirrored", "1"], "--mirrored cannot be 1"),
+        (["--steps", "0"], "--steps cannot be 0"),
+        (["--tolerance", "-1"], "--tolerance cannot be -1"),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+    ],
+)
+def test_options_of_verify_that_cannot_be(arguments, expected, script, capsys):
+    assert main(["verify", *arguments, script]) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.count("\n  ") == 3  # Received, Expected, Fix
+
+
+def test_verify_without_a_script(capsys):
+    assert main(["verify"]) == 2
+    assert "Expected: tfdist verify [options] SCRIPT" in capsys.readouterr().err

@@ -9,8 +9,10 @@ from tfdist.cluster.job_environment import (
     JOB_ID,
     START_TIMEOUT_S,
     JobEnvironment,
+    VerifyEnvironment,
     parse_job_environment,
     parse_start_timeout_s,
+    parse_verify_environment,
 )
 from tfdist.cluster.job_reports import (
     FailureReport,
@@ -33,6 +35,12 @@ def test_environment_round_trip():
     assert parse_job_environment({**job.to_env(), "PATH": "x"}) == job
     assert parse_job_environment({}) is None
     assert parse_job_environment({**job.to_env(), JOB_ID: ""}) is None
+
+
+def test_verification_round_trip():
+    plan = VerifyEnvironment("replicas", "records", 3, 2)
+    assert parse_verify_environment({**plan.to_env(), "PATH": "x"}) == plan
+    assert parse_verify_environment({}) is None
 
 
 def test_the_watchdog_which_cannot_import_uses_the_same_name():

@@ -1,0 +1,5 @@
+"""A child process of `tfdist.verify`; see `child`."""
+
+from tfdist.recording.child import main
+
+main()
