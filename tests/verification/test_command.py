@@ -44,6 +44,7 @@ def script(tmp_path):
     return path
 
 
+@pytest.mark.campaign
 def test_healthy_script(script):
     done = verify(script.parent, "--steps", "3", script.name)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,6 +95,7 @@ sys.exit(report.status)
 """
 
 
+@pytest.mark.campaign
 def test_functions_and_classes_of_a_script_without_a_module(tmp_path):
     """Read from standard input, so that no child can import it: as the cells of a notebook."""
     done = subprocess.run(

@@ -76,6 +76,7 @@ def test_no_finding(compare, build_fn):
     assert not result.notes
 
 
+@pytest.mark.campaign
 def test_augmented_images(compare):
     """Random layers, an optimizer that magnifies rounding, averages of weights."""
     rng = np.random.default_rng(0)
@@ -101,6 +102,7 @@ def test_augmented_images(compare):
     assert not result.findings, "\n".join(map(str, result.findings))
 
 
+@pytest.mark.campaign
 def test_several_outputs_with_weights(compare):
     rng = np.random.default_rng(0)
     x = {name: rng.normal(size=(13, 3)).astype("float32") for name in "ab"}

@@ -30,6 +30,7 @@ def sharded(context):
     return data.shuffle(100).batch(size)
 
 
+@pytest.mark.campaign
 def test_proper_shards():
     report = tfdist.verify(models.network, sharded, steps=3)
     assert report.passed, report
