@@ -526,14 +526,16 @@ def back_up(strategy):
 @probe("BackupAndRestore.on_train_end", on="multi", fails_with="AssertionError: removed by the other")
 def remove_the_backup(strategy):
     callback = _backup(strategy)
-    (directory() / "backup").mkdir(exist_ok=True)
     if is_chief(strategy):
+        (directory() / "backup").mkdir(exist_ok=True)
+        leave_note("the backup is there")
         assert wait_for_note("the other has ended")
         there = (directory() / "backup").exists()
         callback.on_train_end()
         leave_note("the chief has ended")
         assert there, "removed by the other"
     else:
+        assert wait_for_note("the backup is there")
         callback.on_train_end()
         leave_note("the other has ended")
         assert wait_for_note("the chief has ended")

@@ -163,13 +163,15 @@ def is_ready(remote_value: Any, timeout_s: float) -> bool:
     return remote_value._status_available_event.wait(timeout_s)
 
 
-def use_fresh_collective_keys() -> None:
-    """Keeps the collectives of the next `MultiWorkerMirroredStrategy` apart from those of earlier ones of this process.
+def use_fresh_collective_keys(strategy_class: type[tf.distribute.Strategy]) -> None:
+    """Keeps the collectives of the next strategy of a class apart from those of earlier ones of this process.
 
     All strategies count their collectives from `_collective_key_base`; two of them would take each other's
-    (tensorflow/python/distribute/collective_all_reduce_strategy.py; TensorFlow's own tests do the same).
+    (tensorflow/python/distribute/mirrored_strategy.py, collective_all_reduce_strategy.py; TensorFlow's own tests do
+    the same). The classes count in ranges of their own.
     """
-    tf.distribute.MultiWorkerMirroredStrategy._collective_key_base += 100_000
+    start = 0 if strategy_class is tf.distribute.MultiWorkerMirroredStrategy else 500_000_000
+    strategy_class._collective_key_base = max(strategy_class._collective_key_base, start) + 100_000
 
 
 def set_key_value(key: str, value: str) -> None:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.environment import cluster_config
+from tfdist.keras_compat.private_names import use_fresh_collective_keys
 from tfdist.strategies.managing import refuse_cluster, take_care_of
 
 __all__ = ["mirrored_strategy"]
@@ -40,6 +41,7 @@ def mirrored_strategy(
         )
     if devices is None and not tf.config.list_physical_devices("GPU"):
         devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    use_fresh_collective_keys(tf.distribute.MirroredStrategy)
     strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=cross_device_ops)
     logging.info("MirroredStrategy on %d devices: %s", strategy.num_replicas_in_sync, strategy.extended.worker_devices)
     return take_care_of(strategy, cluster)

@@ -103,7 +103,7 @@ def _build(
         silent = wait_for_peers(config, limit_s)
         if silent:
             raise _not_together(config, f"no answer from {silent}", limit_s)
-    use_fresh_collective_keys()
+    use_fresh_collective_keys(tf.distribute.MultiWorkerMirroredStrategy)
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy(
             cluster_resolver=cluster_resolver(config), communication_options=options
