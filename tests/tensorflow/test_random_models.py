@@ -16,7 +16,7 @@ NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "20"))
 
 LAYERS = {
     "dense": lambda: keras.layers.Dense(4, activation="tanh"),
-    "regularized": lambda: keras.layers.Dense(3, kernel_regularizer="l2", bias_regularizer="l1"),
+    "regularized": lambda: keras.layers.Dense(3, kernel_regularizer="l2", bias_regularizer="l2"),
     "constrained": lambda: keras.layers.Dense(4, kernel_constraint=keras.constraints.MaxNorm(0.5)),
     "layer_normalization": keras.layers.LayerNormalization,
     "synchronized_batch_normalization": lambda: keras.layers.BatchNormalization(synchronized=True),
@@ -42,7 +42,9 @@ LOSSES = {
 @pytest.fixture(autouse=True)
 def _double_precision():
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")  # of which older Kerases keep one of their own
     yield
+    keras.config.set_dtype_policy("float32")
     keras.config.set_floatx("float32")
     keras.utils.clear_session()
 
