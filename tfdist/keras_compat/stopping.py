@@ -28,7 +28,7 @@ def _has_batch_hooks(callback: keras.callbacks.Callback) -> bool:
     def has(hook: str) -> bool:  # a LambdaCallback has them on the instance
         return hook in vars(callback) or getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
 
-    return not isinstance(callback, _ALIKE) and any(map(has, _BATCH_HOOKS))
+    return type(callback) not in _ALIKE and any(map(has, _BATCH_HOOKS))
 
 
 def stop_together(strategy: tf.distribute.Strategy, callbacks: list[Any]) -> keras.callbacks.Callback:
