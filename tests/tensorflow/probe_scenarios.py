@@ -306,6 +306,19 @@ class AlwaysDropout(keras.layers.Dropout):
         return super().call(inputs, training=True)
 
 
+@probe("backend.tensorflow.nn._compute_moments_sync", on="mirrored", stock=False, fails_with="AssertionError")
+def synchronized_moments_of_numbers_far_from_zero(strategy):
+    """A replica without a row differs from its stand-in only where there are more than two replicas."""
+    with strategy.scope():
+        layer = keras.layers.BatchNormalization(synchronized=True, momentum=0.0)
+        model = keras.Sequential([keras.layers.Input((1,)), layer])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+    x = np.asarray([[10000.0], [10002.0]], "float32")
+    model.fit(x, x, batch_size=2, epochs=1, verbose=0)
+    close(layer.moving_mean.numpy(), [10001.0])
+    close(layer.moving_variance.numpy(), [1.0])
+
+
 # --- Optimizers
 
 

@@ -24,7 +24,7 @@ def cluster(addresses, task_type="worker", index=0):
 def test_mirrored_strategy_is_genuine():
     strategy = tfdist.mirrored_strategy()
     assert type(strategy) is tf.distribute.MirroredStrategy
-    assert strategy.num_replicas_in_sync == 2
+    assert strategy.num_replicas_in_sync == 4
     assert is_managed(strategy)
 
 

@@ -22,6 +22,7 @@ from tfdist.errors import TimeLimitError, UnsupportedError, describe_problem
 from tfdist.keras_compat.coordinator_input import CoordinatorBatches, PendingBatch, WorkerIterator
 from tfdist.keras_compat.managed_strategies import cluster_of
 from tfdist.keras_compat.metric_logs import metric_variables, with_metric_results
+from tfdist.keras_compat.metric_states import MetricStateCheck
 from tfdist.keras_compat.private_names import is_ready, keras_backend, tree, variable_value
 from tfdist.keras_compat.row_sharding import split_batch
 from tfdist.keras_compat.step_view import StepView, entered
@@ -42,19 +43,25 @@ class _ServerView(StepView):
     the parameter servers, where concurrent updates of it may be lost.
     """
 
-    def __init__(self, metrics: list[Any]) -> None:
+    def __init__(self, metrics: list[Any], check: MetricStateCheck) -> None:
+        self._check = check
         self._states = {id(v): tf.zeros(v.shape, variable_value(v).dtype) for v in metrics}
         self.updated: set[int] = set()
 
     def read(self, variable: Any) -> Any | None:
         """Returns what this step has added to a metric so far."""
-        return self._states.get(id(variable))
+        state = self._states.get(id(variable))
+        if state is not None and self._check.watches(variable):
+            self._check.remember_read(variable, state)
+        return state
 
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
         """Keeps the state of a metric within the step."""
         before = self._states.get(id(variable))
         if before is None:
             return False
+        if self._check.watches(variable):
+            self._check.check_update(variable, value)
         self._states[id(variable)] = tf.cast(value, before.dtype)
         self.updated.add(id(variable))
         return True
@@ -63,8 +70,10 @@ class _ServerView(StepView):
 class _ReplicaOnWorkerView(_ServerView):
     """The same for one of several GPUs of a worker, whose batch is shared out among them."""
 
-    def __init__(self, metrics: list[Any], num_rows: tf.Tensor, num_rows_total: tf.Tensor) -> None:
-        super().__init__(metrics)
+    def __init__(
+        self, metrics: list[Any], check: MetricStateCheck, num_rows: tf.Tensor, num_rows_total: tf.Tensor
+    ) -> None:
+        super().__init__(metrics, check)
         self._share = (num_rows, num_rows_total)
 
     def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
@@ -182,7 +191,11 @@ class _AsynchronousSteps:
 
     @_no_autograph
     def _on_replica(self, data: Any, rows: Any, total: Any) -> tuple[list[tf.Tensor], Any]:
-        view = _ServerView(self._metrics) if rows is None else _ReplicaOnWorkerView(self._metrics, rows, total)
+        check = MetricStateCheck(self._model)
+        if rows is None:
+            view = _ServerView(self._metrics, check)
+        else:
+            view = _ReplicaOnWorkerView(self._metrics, check, rows, total)
         with entered(view):
             logs = self._step(data)
             self._updated |= view.updated

@@ -7,7 +7,16 @@ import re
 
 from absl import logging
 
-from tfdist.keras_compat import losses, optimizers, partitioned_variables, randomness, saving, trainer, variables
+from tfdist.keras_compat import (
+    losses,
+    normalization,
+    optimizers,
+    partitioned_variables,
+    randomness,
+    saving,
+    trainer,
+    variables,
+)
 from tfdist.keras_compat.override import Override
 
 __all__ = ["VERIFIED", "all_overrides", "install", "is_installed", "uninstall", "unverified_versions"]
@@ -24,6 +33,7 @@ def all_overrides() -> tuple[Override, ...]:
         *variables.OVERRIDES,
         *partitioned_variables.OVERRIDES,
         *losses.OVERRIDES,
+        *normalization.OVERRIDES,
         *randomness.OVERRIDES,
         *optimizers.OVERRIDES,
         *trainer.OVERRIDES,

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras.src import backend as keras_backend  # Keras 3.8 - 3.15
 from keras.src import tree  # Keras 3.8 - 3.15: keras.tree with `none_is_leaf`
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # Keras 3.8 - 3.15
+from keras.src.backend.tensorflow import nn as tensorflow_nn  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import numpy as tensorflow_numpy  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import random as backend_random  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import trainer as tensorflow_trainer  # Keras 3.8 - 3.15
@@ -27,7 +28,7 @@ from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Kera
 from keras.src.random.seed_generator import SeedGenerator, draw_seed  # Keras 3.8 - 3.15
 from keras.src.saving import saving_lib  # Keras 3.8 - 3.15
 from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
-from keras.src.trainers.compile_utils import CompileLoss  # Keras 3.8 - 3.15
+from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters import array_slicing  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter  # Keras 3.8 - 3.15
 from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
@@ -41,6 +42,7 @@ __all__ = [
     "ArrayDataAdapter",
     "BaseOptimizer",
     "CompileLoss",
+    "CompileMetrics",
     "EpochIterator",
     "Loss",
     "LossScaleOptimizer",
@@ -65,12 +67,15 @@ __all__ = [
     "legacy_h5_format",
     "loss_module",
     "model_strategy",
+    "nested_metrics",
     "optimizer_strategy",
+    "own_metric_variables",
     "pythonify_logs",
     "saving_lib",
     "seed_generators",
     "set_key_value",
     "set_variable_count",
+    "tensorflow_nn",
     "tensorflow_numpy",
     "tensorflow_trainer",
     "trained_variables",
@@ -89,6 +94,16 @@ def variable_value(variable: Any) -> Any:
 def compile_loss(model: Any) -> Any | None:
     """`Trainer._compile_loss`: the losses given to `compile`."""
     return model._compile_loss
+
+
+def nested_metrics(metric: Any) -> list[Any]:
+    """`Metric._metrics`, and what `CompileMetrics` holds: the metrics that a metric is made of."""
+    return list(metric.metrics if isinstance(metric, CompileMetrics) else metric._metrics)
+
+
+def own_metric_variables(metric: Any) -> list[Any]:
+    """`Metric._variables`: the variables of a metric without those of metrics in it."""
+    return list(metric._variables)
 
 
 def flat_layers(model: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_compat import managed_strategies, private_names
+from tfdist.keras_compat.metric_states import MetricStateCheck
 
 __all__ = ["CopyView", "ReplicaView", "StepView", "current_view", "entered"]
 
@@ -93,7 +94,7 @@ class CopyView(StepView):
 
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
         """Assigns that copy."""
-        copy = self.read(variable)
+        copy = CopyView.read(self, variable)
         if copy is None:
             return False
         copy.assign(tf.cast(value, copy.dtype))
@@ -110,6 +111,7 @@ class ReplicaView(CopyView):
             stand-in row that must not count.
         num_rows_global: Rows of the global batch, a scalar integer tensor.
         may_be_empty: Whether `num_rows` may be 0: the number of rows was not known when the pipeline was built.
+        metric_states: Looks at the updates of metrics, where the step has any.
     """
 
     def __init__(
@@ -118,9 +120,12 @@ class ReplicaView(CopyView):
         local_index: int,
         num_rows: tf.Tensor,
         num_rows_global: tf.Tensor,
+        *,
         may_be_empty: bool,
+        metric_states: MetricStateCheck | None = None,
     ) -> None:
         super().__init__(strategy, local_index)
+        self._metric_states = metric_states
         self.num_rows = num_rows
         self.num_rows_global = num_rows_global
         self.may_be_empty = may_be_empty
@@ -136,11 +141,25 @@ class ReplicaView(CopyView):
         worker = managed_strategies.worker_position(self.strategy)[0]
         return worker * managed_strategies.num_local_replicas(self.strategy) + self.local_index
 
+    def read(self, variable: Any) -> Any | None:
+        """Returns the copy of a distributed variable that lives on this replica."""
+        copy = super().read(variable)
+        if copy is not None and self._metric_states is not None and self._metric_states.watches(variable):
+            copy = tf.convert_to_tensor(copy)
+            self._metric_states.remember_read(variable, copy)
+        return copy
+
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
         """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
         if not self._reducing:
             self.assigned[id(variable)] = variable
+        if self._metric_states is not None and self._metric_states.watches(variable):
+            self._metric_states.check_update(variable, value)
         return super().assign(variable, value)
+
+    def put_back(self, variable: Any, value: tf.Tensor) -> None:
+        """Undoes what a step assigned to this replica's copy."""
+        super().assign(variable, value)
 
     def scale_loss(self, value: tf.Tensor) -> tf.Tensor:
         """Weights a mean over this replica's rows by its share of the rows."""
@@ -161,6 +180,11 @@ class ReplicaView(CopyView):
     def silence_if_empty(self, value: tf.Tensor) -> tf.Tensor:
         """Makes 0 of what the stand-in row of an empty replica contributes to a sum."""
         return tf.where(self.num_rows > 0, value, tf.zeros_like(value)) if self.may_be_empty else value
+
+    def sum_over_replicas(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Sums what each replica worked out of its rows, differentiably. Must be called by every replica."""
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, [self.silence_if_empty(v) for v in values])
 
     @contextlib.contextmanager
     def in_compile_loss(self) -> Iterator[None]:

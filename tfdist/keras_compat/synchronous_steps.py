@@ -16,6 +16,7 @@ from absl import logging
 from tfdist.communication import all_reduce_sum
 from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
 from tfdist.keras_compat.metric_logs import metric_variables, output_loss_variables, with_metric_results
+from tfdist.keras_compat.metric_states import MetricStateCheck
 from tfdist.keras_compat.own_batches import counted_together
 from tfdist.keras_compat.private_names import keras_backend, tree, variable_value
 from tfdist.keras_compat.randomness import separate_graph_seeds
@@ -74,7 +75,14 @@ class _SynchronousStep:
     def _on_replica(
         self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor, local_index: int, updated: set[int]
     ) -> tuple[Any, list[tf.Tensor]]:
-        view = ReplicaView(self.strategy, local_index, rows, rows_global, _may_be_empty(data))
+        view = ReplicaView(
+            self.strategy,
+            local_index,
+            rows,
+            rows_global,
+            may_be_empty=_may_be_empty(data),
+            metric_states=MetricStateCheck(self.model),
+        )
         metrics = metric_variables(self.model)
         output_losses = output_loss_variables(self.model)
         with entered(view):
@@ -85,7 +93,7 @@ class _SynchronousStep:
             self._warn_of_unweighted_loss(view)
             updated.update(id(v) for v in metrics if id(v) in view.assigned)
             for variable, value in zip(counted, before, strict=True):
-                variable.assign(tf.where(rows > 0, variable.value, value))
+                view.put_back(variable, tf.where(rows > 0, variable.value, value))
             return self._exchange(view, logs, metrics)
 
     def _warn_of_unweighted_loss(self, view: ReplicaView) -> None:
@@ -211,7 +219,8 @@ def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
     @_no_autograph
     def on_replica(data: Any, rows: tf.Tensor, local_index: Any) -> Any:
         data = _without_optionals(data)
-        with entered(ReplicaView(strategy, int(local_index), rows, rows, _may_be_empty(data))):
+        view = ReplicaView(strategy, int(local_index), rows, rows, may_be_empty=_may_be_empty(data))
+        with entered(view):
             outputs = model.predict_step(data)
         return tree.map_structure(lambda v: v[: tf.cast(rows, tf.int32)], outputs)
 

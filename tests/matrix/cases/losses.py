@@ -77,7 +77,7 @@ def _add(name, make, kind):
         return found
 
     add_case(
-        f"loss_{name}", run, tolerance=1e-9, floatx="float64", loss_falls=False, not_applicable={"ps": ON_ONE_DEVICE}
+        f"loss_{name}", run, tolerance=1e-12, floatx="float64", loss_falls=False, not_applicable={"ps": ON_ONE_DEVICE}
     )
 
 
@@ -142,7 +142,7 @@ def _add_masked(reduction):
     add_case(
         f"masked_loss_{reduction}",
         run,
-        tolerance=1e-9,
+        tolerance=1e-12,
         floatx="float64",
         loss_falls=False,
         wide=True,
@@ -154,7 +154,7 @@ for _reduction in REDUCTIONS:
     _add_masked(_reduction)
 
 
-@case(tolerance=1e-9, floatx="float64", wide=True)
+@case(tolerance=1e-12, floatx="float64", wide=True)
 def custom_loss_that_returns_a_scalar(strategy):
     x, y = regression(13)
 
@@ -168,7 +168,7 @@ def custom_loss_that_returns_a_scalar(strategy):
     return outcome(model, model.fit(dataset(x, y, batch=5), epochs=3, verbose=0), x, y)
 
 
-@case(tolerance=1e-9, floatx="float64", wide=True)
+@case(tolerance=1e-12, floatx="float64", wide=True)
 def losses_of_two_outputs_on_uneven_batches(strategy):
     x, y = regression(13)
     with strategy.scope():

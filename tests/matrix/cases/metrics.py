@@ -120,3 +120,78 @@ def metrics_are_reset_each_epoch(strategy):
         model.compile(keras.optimizers.SGD(0.0), "mse", metrics=["mae"])
     history = model.fit(dataset(x, y), epochs=3, verbose=0)
     return {f"always/{name}": np.asarray(values) for name, values in history.history.items()}
+
+
+class CustomMetric(m.Metric):
+    def __init__(self):
+        super().__init__(name="custom")
+        self.state = self.add_variable((), "zeros", name="state")
+
+    def result(self):
+        return self.state
+
+
+class LargestError(CustomMetric):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign(keras.ops.maximum(self.state, keras.ops.max(keras.ops.abs(y_true - y_pred))))
+
+
+class LastError(CustomMetric):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign(keras.ops.mean(keras.ops.abs(y_true - y_pred)))
+
+
+class MovingError(CustomMetric):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign_add(0.1 * (keras.ops.mean(keras.ops.abs(y_true - y_pred)) - self.state))
+
+
+class SummedError(CustomMetric):
+    def __init__(self):
+        super().__init__()
+        self.count = m.Sum(name="count")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.state.assign(self.state + keras.ops.sum(keras.ops.abs(y_true - y_pred)))
+        self.state.assign_add(keras.ops.sum(keras.ops.square(y_true - y_pred)))
+        self.count.update_state(keras.ops.ones_like(y_true))
+
+    def result(self):
+        return self.state / self.count.result()
+
+
+def _train_with(metric, strategy, **options):
+    x, y = regression()
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        fixed_weights(model)
+        model.compile(keras.optimizers.SGD(0.05), "mse", metrics=[metric()], **options)
+    return outcome(model, model.fit(dataset(x, y, batch=7), epochs=2, verbose=0), x, y)
+
+
+@case()
+def custom_metric_of_sums(strategy):
+    return _train_with(SummedError, strategy)
+
+
+@case()
+def custom_metric_of_sums_run_eagerly(strategy):
+    return _train_with(SummedError, strategy, run_eagerly=True)
+
+
+_NO_SUM = dict.fromkeys(("mirrored", "multi", "ps"), "its state is not a sum over rows")
+
+
+@case(errors=_NO_SUM)
+def custom_metric_that_is_a_maximum(strategy):
+    return _train_with(LargestError, strategy)
+
+
+@case(errors=_NO_SUM)
+def custom_metric_that_is_the_last_value(strategy):
+    return _train_with(LastError, strategy)
+
+
+@case(errors=_NO_SUM)
+def custom_metric_that_is_a_moving_average(strategy):
+    return _train_with(MovingError, strategy)

@@ -67,7 +67,7 @@ def _add(name, make):
         f"optimizer_{name}",
         run,
         floatx="float64",
-        tolerance=1e-10,
+        tolerance=1e-12,
         loss_falls=name not in _SLOW,
         errors=errors,
     )
