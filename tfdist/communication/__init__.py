@@ -1,10 +1,9 @@
 """How replicas exchange tensors during a step.
 
-May import the pure packages and TensorFlow. There is one transport so far, TensorFlow's own collectives; the seam is
-`all_reduce_sum`.
+May import the pure packages and TensorFlow. The seam is `Exchange`, which sums tensors over all replicas.
 """
 
-from tfdist.communication.collective import all_reduce_sum
+from tfdist.communication.exchange import CollectiveExchange, Exchange
 from tfdist.communication.peers import missing_peers, wait_for_peers
 
-__all__ = ["all_reduce_sum", "missing_peers", "wait_for_peers"]
+__all__ = ["CollectiveExchange", "Exchange", "missing_peers", "wait_for_peers"]

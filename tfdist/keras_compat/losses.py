@@ -17,7 +17,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdist.communication import all_reduce_sum
 from tfdist.errors import UnsupportedError, describe_problem
 from tfdist.keras_compat import private_names
 from tfdist.keras_compat.override import Override
@@ -51,9 +50,8 @@ def _make_reduce_values(original: Any) -> Any:
             return view.scale_loss(values)
         if isinstance(view, ReplicaView) and reduction == "mean_with_sample_weight" and sample_weight is not None:
             own = [tf.reduce_sum(values), tf.reduce_sum(tf.cast(sample_weight, values.dtype))]
-            numerator, weights = (view.silence_if_empty(v) for v in own)
             view.num_scaled_losses += 1
-            return tf.math.divide_no_nan(numerator, all_reduce_sum([weights])[0])
+            return tf.math.divide_no_nan(view.silence_if_empty(own[0]), view.sum_over_replicas(own[1:])[0])
         return original(values, sample_weight, reduction)
 
     return reduce_values
@@ -68,7 +66,7 @@ def _make_apply_mask(original: Any) -> Any:
         # Weight what the mask leaves by total / valid of the global batch, and not of the replica's rows.
         kept = tf.cast(mask, dtype)
         own = [tf.cast(tf.size(mask), dtype), tf.reduce_sum(kept)]
-        total, valid = all_reduce_sum([view.silence_if_empty(v) for v in own])
+        total, valid = view.sum_over_replicas(own)
         # Keras before 3.11 divides by valid + epsilon (keras/src/losses/loss.py); follow the installed one.
         weight = total / (valid + keras_backend.epsilon()) if _adds_epsilon() else tf.math.divide_no_nan(total, valid)
         weighted = original(sample_weight, mask, dtype=dtype, reduction="sum")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 
 import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
+from tfdist.communication import Exchange
 
 __all__ = [
     "cluster_of",
+    "exchange_of",
     "is_managed",
     "is_parameter_server",
     "manage",
@@ -17,17 +20,29 @@ __all__ = [
     "worker_position",
 ]
 
-_managed: weakref.WeakKeyDictionary[tf.distribute.Strategy, ClusterConfig] = weakref.WeakKeyDictionary()
+
+@dataclasses.dataclass(frozen=True)
+class _Managed:
+    cluster: ClusterConfig
+    exchange: Exchange
 
 
-def manage(strategy: tf.distribute.Strategy, cluster: ClusterConfig) -> None:
+_managed: weakref.WeakKeyDictionary[tf.distribute.Strategy, _Managed] = weakref.WeakKeyDictionary()
+
+
+def manage(strategy: tf.distribute.Strategy, cluster: ClusterConfig, exchange: Exchange) -> None:
     """Puts a strategy that was made for `cluster` under tfdist's care. Called by the factories."""
-    _managed[strategy] = cluster
+    _managed[strategy] = _Managed(cluster, exchange)
 
 
 def cluster_of(strategy: tf.distribute.Strategy) -> ClusterConfig:
     """The cluster for which a managed strategy was made."""
-    return _managed[strategy]
+    return _managed[strategy].cluster
+
+
+def exchange_of(strategy: tf.distribute.Strategy) -> Exchange:
+    """What sums tensors over the replicas of a managed synchronous strategy."""
+    return _managed[strategy].exchange
 
 
 def is_managed(strategy: object) -> bool:

@@ -111,6 +111,7 @@ class ReplicaView(CopyView):
             stand-in row that must not count.
         num_rows_global: Rows of the global batch, a scalar integer tensor.
         may_be_empty: Whether `num_rows` may be 0: the number of rows was not known when the pipeline was built.
+        metrics: The variables of the model's metrics. Their states stay on the replica.
         metric_states: Looks at the updates of metrics, where the step has any.
     """
 
@@ -122,6 +123,7 @@ class ReplicaView(CopyView):
         num_rows_global: tf.Tensor,
         *,
         may_be_empty: bool,
+        metrics: Sequence[Any] = (),
         metric_states: MetricStateCheck | None = None,
     ) -> None:
         super().__init__(strategy, local_index)
@@ -129,7 +131,10 @@ class ReplicaView(CopyView):
         self.num_rows = num_rows
         self.num_rows_global = num_rows_global
         self.may_be_empty = may_be_empty
-        self.assigned: dict[int, Any] = {}
+        #: Ids of the metrics' variables that the step assigned.
+        self.updated_metrics: set[int] = set()
+        self._metrics = {id(v) for v in metrics}
+        self._to_average: dict[int, Any] = {}
         self._reducing = False
         self._in_compile_loss = False
         self.num_scaled_losses = 0
@@ -151,8 +156,10 @@ class ReplicaView(CopyView):
 
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
         """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
-        if not self._reducing:
-            self.assigned[id(variable)] = variable
+        if id(variable) in self._metrics:
+            self.updated_metrics.add(id(variable))
+        elif not self._reducing and tf.as_dtype(private_names.variable_value(variable).dtype).is_floating:
+            self._to_average[id(variable)] = variable
         if self._metric_states is not None and self._metric_states.watches(variable):
             self._metric_states.check_update(variable, value)
         return super().assign(variable, value)
@@ -183,8 +190,7 @@ class ReplicaView(CopyView):
 
     def sum_over_replicas(self, values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Sums what each replica worked out of its rows, differentiably. Must be called by every replica."""
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, [self.silence_if_empty(v) for v in values])
+        return managed_strategies.exchange_of(self.strategy).sum([self.silence_if_empty(v) for v in values])
 
     @contextlib.contextmanager
     def in_compile_loss(self) -> Iterator[None]:
@@ -196,17 +202,34 @@ class ReplicaView(CopyView):
             self._in_compile_loss = False
 
     def reduce_gradients(self, gradients: Sequence[Any]) -> list[Any]:
-        """Sums gradients over all replicas of the job. Must be called by every replica."""
+        """Sums gradients over all replicas of the job. Must be called by every replica.
+
+        What layers have assigned until then travels along, and becomes the mean over the rows of the global batch.
+        """
         self.num_reductions += 1
         present = [g for g in gradients if g is not None]
-        if not present:
-            return list(gradients)
         if self.may_be_empty:
             # A loss that is a sum, not a mean, is not scaled, so the stand-in row must be silenced here.
             present = [_zero_unless(self.num_rows > 0, g) for g in present]
-        context = tf.distribute.get_replica_context()
-        reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, present))
+        reduced = iter(self._exchange(present))
         return [None if g is None else next(reduced) for g in gradients]
+
+    def average_assigned(self) -> None:
+        """Makes what layers assigned since the last exchange the mean over rows. Must be called by every replica."""
+        self._exchange([])
+
+    def _exchange(self, tensors: list[Any]) -> list[Any]:
+        assigned = [v for v in self._to_average.values() if CopyView.read(self, v) is not None]
+        self._to_average.clear()
+        shares = [self.weighted(tf.convert_to_tensor(CopyView.read(self, v))) for v in assigned]
+        sums = managed_strategies.exchange_of(self.strategy).sum([*tensors, *shares])
+        for variable, total in zip(assigned, sums[len(tensors) :], strict=True):
+            self.put_back(variable, total / tf.cast(self.num_rows_global, total.dtype))
+        return sums[: len(tensors)]
+
+    def weighted(self, value: tf.Tensor) -> tf.Tensor:
+        """Weights a value of this replica's rows by their number."""
+        return self.silence_if_empty(value * tf.cast(self.num_rows, value.dtype))
 
     @contextlib.contextmanager
     def reduced(self) -> Iterator[None]:

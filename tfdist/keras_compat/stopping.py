@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.keras_compat.agreement import any_worker
+from tfdist.keras_compat.step_logs import has_batch_hooks
 
 __all__ = ["stop_together"]
 
@@ -21,14 +22,10 @@ _ALIKE = (
     keras.callbacks.TensorBoard,
     keras.callbacks.TerminateOnNaN,
 )
-_BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 
 
-def _has_batch_hooks(callback: keras.callbacks.Callback) -> bool:
-    def has(hook: str) -> bool:  # a LambdaCallback has them on the instance
-        return hook in vars(callback) or getattr(type(callback), hook) is not getattr(keras.callbacks.Callback, hook)
-
-    return type(callback) not in _ALIKE and any(map(has, _BATCH_HOOKS))
+def _may_stop_at_a_batch(callback: keras.callbacks.Callback) -> bool:
+    return type(callback) not in _ALIKE and has_batch_hooks(callback, "fit")
 
 
 def stop_together(strategy: tf.distribute.Strategy, callbacks: list[Any]) -> keras.callbacks.Callback:
@@ -41,7 +38,7 @@ def stop_together(strategy: tf.distribute.Strategy, callbacks: list[Any]) -> ker
         strategy: The strategy of the model.
         callbacks: This worker's other callbacks.
     """
-    every_step = any_worker(strategy, any(map(_has_batch_hooks, callbacks)))
+    every_step = any_worker(strategy, any(map(_may_stop_at_a_batch, callbacks)))
     return (_StopAfterAnyStep if every_step else _StopAfterEpoch)(strategy)
 
 

@@ -1,7 +1,8 @@
 """The train, test and predict functions under a synchronous strategy: one step on all replicas.
 
-Within `strategy.run` each replica executes the model's own `train_step` under a `ReplicaView`. Two exchanges cross the
-replicas: the gradients (in the optimizer), and one small one with the metrics' states and what layers assigned.
+Within `strategy.run` each replica executes the model's own `train_step` under a `ReplicaView`. One exchange crosses the
+replicas, that of the optimizer: the gradients, and what layers assigned. The metrics' states stay on the replicas until
+somebody reads the logs (step_logs.py).
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-from tfdist.communication import all_reduce_sum
-from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
-from tfdist.keras_compat.metric_logs import metric_variables, output_loss_variables, with_metric_results
+from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
+from tfdist.keras_compat.metric_logs import global_logs, metric_variables, output_loss_variables, own_logs
 from tfdist.keras_compat.metric_states import MetricStateCheck
 from tfdist.keras_compat.own_batches import counted_together
-from tfdist.keras_compat.private_names import keras_backend, tree, variable_value
+from tfdist.keras_compat.private_names import keras_backend, tree
 from tfdist.keras_compat.randomness import separate_graph_seeds
 from tfdist.keras_compat.row_sharding import split_batch
-from tfdist.keras_compat.step_view import ReplicaView, entered
+from tfdist.keras_compat.step_logs import StepLogs, current_interval
+from tfdist.keras_compat.step_view import CopyView, ReplicaView, entered
 
 __all__ = ["make_predict_function", "make_step_function"]
 
@@ -45,8 +46,20 @@ def _per_replica(strategy: tf.distribute.Strategy, parts: tuple[Any, ...], num_r
     return (
         wrap(lambda context: parts[context.replica_id_in_sync_group - first]),
         wrap(lambda context: num_rows[context.replica_id_in_sync_group - first]),
-        wrap(lambda context: context.replica_id_in_sync_group - first),
+        _local_indices(strategy),
     )
+
+
+def _local_indices(strategy: tf.distribute.Strategy) -> Any:
+    """For each replica of this process its index among them."""
+    first = worker_position(strategy)[0] * num_local_replicas(strategy)
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: context.replica_id_in_sync_group - first
+    )
+
+
+#: What a step returns: its logs other than metrics, as sums over the rows of this process, and all rows of the batch.
+_Outcome = tuple[list[tf.Tensor], tf.Tensor]
 
 
 class _SynchronousStep:
@@ -56,34 +69,36 @@ class _SynchronousStep:
         self.model = model
         self.step = step
         self.strategy = model.distribute_strategy
+        #: The structure of the logs, of the step that was traced or run last.
+        self.logs: Any = {}
+        #: Ids of the metrics' variables that the step updates. A metric that it never updates does not speak.
+        self.updated: set[int] = set()
 
     @_no_autograph
-    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor]) -> dict[str, Any]:
-        """Runs the step on one element of the input pipeline (see row_sharding.py) and returns the global logs."""
+    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor]) -> _Outcome:
+        """Runs the step on one element of the input pipeline (see row_sharding.py)."""
         separate_graph_seeds(worker_position(self.strategy)[0])
         parts, num_rows, num_rows_global = element
-        updated: set[int] = set()
 
         @_no_autograph
-        def on_replica(data: Any, rows: tf.Tensor, local_index: Any) -> tuple[Any, list[tf.Tensor]]:
-            return self._on_replica(_without_optionals(data), rows, num_rows_global, int(local_index), updated)
+        def on_replica(data: Any, rows: tf.Tensor, local_index: Any) -> list[tf.Tensor]:
+            return self._on_replica(_without_optionals(data), rows, num_rows_global, int(local_index))
 
         outputs = self.strategy.run(on_replica, args=_per_replica(self.strategy, parts, num_rows))
-        logs, states = tree.map_structure(lambda v: self.strategy.experimental_local_results(v)[0], outputs)
-        return with_metric_results(self.model, logs, states, updated)
+        sums = [tf.add_n(self.strategy.experimental_local_results(v)) for v in outputs]
+        return sums, tf.identity(num_rows_global)
 
-    def _on_replica(
-        self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor, local_index: int, updated: set[int]
-    ) -> tuple[Any, list[tf.Tensor]]:
+    def _on_replica(self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor, local_index: int) -> list[tf.Tensor]:
+        metrics = metric_variables(self.model)
         view = ReplicaView(
             self.strategy,
             local_index,
             rows,
             rows_global,
             may_be_empty=_may_be_empty(data),
+            metrics=metrics,
             metric_states=MetricStateCheck(self.model),
         )
-        metrics = metric_variables(self.model)
         output_losses = output_loss_variables(self.model)
         with entered(view):
             # A stand-in row must not count, but in the losses of several outputs it weighs 0 (see unscale_loss).
@@ -91,10 +106,12 @@ class _SynchronousStep:
             before = [tf.identity(v.value) for v in counted]
             logs = self.step(data)
             self._warn_of_unweighted_loss(view)
-            updated.update(id(v) for v in metrics if id(v) in view.assigned)
             for variable, value in zip(counted, before, strict=True):
                 view.put_back(variable, tf.where(rows > 0, variable.value, value))
-            return self._exchange(view, logs, metrics)
+            view.average_assigned()
+            self.updated |= view.updated_metrics
+            self.logs = tree.map_structure(lambda _: 0, logs)
+            return [view.weighted(v) for v in own_logs(self.model, logs, self.updated)]
 
     def _warn_of_unweighted_loss(self, view: ReplicaView) -> None:
         overridden = getattr(self.step, "__func__", None) is not keras.Model.train_step
@@ -108,39 +125,91 @@ class _SynchronousStep:
                 self.strategy.num_replicas_in_sync,
             )
 
-    def _exchange(self, view: ReplicaView, logs: Any, metrics: list[Any]) -> tuple[Any, list[tf.Tensor]]:
-        """Sums metric states; averages over rows the step's other logs and what its layers assigned."""
-        own = {id(v) for v in metrics}
-        assigned = [
-            v for v in view.assigned.values() if id(v) not in own and tf.as_dtype(variable_value(v).dtype).is_floating
-        ]
-        flat_logs = [tf.convert_to_tensor(v) for v in tree.flatten(logs)]
-        flat_logs = [v if v.dtype.is_floating else tf.cast(v, keras_backend.floatx()) for v in flat_logs]
-        weighted = [v * tf.cast(view.num_rows, v.dtype) for v in [*flat_logs, *(v.value for v in assigned)]]
-        if view.may_be_empty:
-            weighted = [tf.where(view.num_rows > 0, v, tf.zeros_like(v)) for v in weighted]
-        sums = all_reduce_sum([*(tf.convert_to_tensor(v.value) for v in metrics), *weighted])
-        states, means = sums[: len(metrics)], sums[len(metrics) :]
-        means = [v / tf.cast(view.num_rows_global, v.dtype) for v in means]
-        for variable, mean in zip(assigned, means[len(flat_logs) :], strict=True):
-            variable.assign(mean)
-        return tree.pack_sequence_as(logs, means[: len(flat_logs)]), states
+    @_no_autograph
+    def put_together(self, outcome: _Outcome) -> Any:
+        """Returns the logs of the global batches so far, given what the last step returned. Collective."""
+        own_sums, num_rows_global = outcome
+
+        @_no_autograph
+        def on_replica(local_index: Any) -> list[tf.Tensor]:
+            with entered(CopyView(self.strategy, int(local_index))):
+                states = [tf.convert_to_tensor(v.value) for v in metric_variables(self.model)]
+            # The other logs are sums over all replicas of this process already: the first of them brings them.
+            own = own_sums if int(local_index) == 0 else [tf.zeros_like(v) for v in own_sums]
+            return exchange_of(self.strategy).sum([*states, *own])
+
+        sums = self.strategy.run(on_replica, args=(_local_indices(self.strategy),))
+        sums = [self.strategy.experimental_local_results(v)[0] for v in sums]
+        num_states = len(sums) - len(own_sums)
+        means = [v / tf.cast(num_rows_global, v.dtype) for v in sums[num_states:]]
+        return global_logs(self.model, self.logs, means, sums[:num_states], self.updated)
 
 
-def make_step_function(model: Any, step: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+class _StepFunction:
+    """What Keras calls `train_function` or `test_function`. Every worker must call it, as often as the others."""
+
+    def __init__(self, model: Any, step: Callable[[Any], Any]) -> None:
+        self._model = model
+        self._strategy = model.distribute_strategy
+        one_step = _SynchronousStep(model, step)
+        self._one_step, self._put_together = one_step.__call__, one_step.put_together
+        if not model.run_eagerly:
+            self._one_step = tf.function(self._one_step, reduce_retracing=True)
+            self._run_steps = tf.function(self._run_steps, reduce_retracing=True)
+            self._put_together = tf.function(self._put_together, reduce_retracing=True)
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts an epoch."""
+        self._outcome: _Outcome | None = None
+        self._num_steps_behind = 0
+        self._logs = StepLogs({}, self._final)
+
+    def __call__(self, iterator: Any) -> StepLogs:
+        """Runs `steps_per_execution` steps and returns the logs as they were last put together.
+
+        Args:
+            iterator: An iterator of the input pipeline, or a generator of global batches.
+
+        Raises:
+            tf.errors.OutOfRangeError or StopIteration: At the end of the data.
+        """
+        if not isinstance(iterator, tf.data.Iterator):
+            self._outcome = self._one_step(_split_for_this_worker(self._strategy, next(iterator)))
+            return self._final()
+        steps = self._model.steps_per_execution
+        if len(iterator.element_spec) == 2:
+            self._outcome = _run_one_by_one(self._one_step, counted_together(self._strategy, iterator), steps)
+        elif self._model.run_eagerly:
+            self._outcome = _run_one_by_one(self._one_step, iterator, steps)
+        else:
+            self._outcome = self._run_steps(iterator)
+        interval = current_interval()
+        is_due = interval is not None and (not self._logs or self._num_steps_behind + steps >= interval)
+        self._num_steps_behind += steps
+        return self._final() if is_due else self._logs
+
+    def _final(self) -> StepLogs:
+        if self._outcome is not None:
+            logs = self._put_together(self._outcome)
+            self._outcome, self._num_steps_behind = None, 0
+            self._logs = StepLogs(logs, self._final) if isinstance(logs, dict) else logs
+        return self._logs
+
+    @_no_autograph
+    def _run_steps(self, iterator: tf.data.Iterator) -> _Outcome:
+        outcome = self._one_step(next(iterator))
+        steps = self._model.steps_per_execution
+        return outcome if steps == 1 else _loop(self._one_step, iterator, outcome, steps)
+
+
+def make_step_function(model: Any, step: Callable[[Any], Any]) -> _StepFunction:
     """Returns what Keras calls `train_function` or `test_function`.
 
     Args:
         model: A compiled model that was made in the scope of a managed synchronous strategy.
         step: Its `train_step` or `test_step`.
-
-    Returns:
-        A function of an iterator of the input pipeline (or of a generator of global batches) that runs
-        `steps_per_execution` steps and returns the logs after the last one. Every worker must call it, as often as the
-        others. It raises `tf.errors.OutOfRangeError` or `StopIteration` at the end of the data.
     """
-    one_step = _SynchronousStep(model, step).__call__
-    steps = model.steps_per_execution
     if model.jit_compile:
         logging.log_first_n(
             logging.WARNING,
@@ -148,37 +217,18 @@ def make_step_function(model: Any, step: Callable[[Any], Any]) -> Callable[[Any]
             1,
             type(model.distribute_strategy).__name__,
         )
-    if not model.run_eagerly:
-        one_step = tf.function(one_step, reduce_retracing=True)
-
-    @_no_autograph
-    def run_steps(iterator: tf.data.Iterator) -> dict[str, Any]:
-        logs = one_step(next(iterator))
-        return logs if steps == 1 else _loop(one_step, iterator, logs, steps)
-
-    if not model.run_eagerly:
-        run_steps = tf.function(run_steps, reduce_retracing=True)
-
-    def function(iterator: Any) -> dict[str, Any]:
-        strategy = model.distribute_strategy
-        if not isinstance(iterator, tf.data.Iterator):
-            return one_step(_split_for_this_worker(strategy, next(iterator)))
-        if len(iterator.element_spec) == 2:
-            return _run_one_by_one(one_step, counted_together(strategy, iterator), steps)
-        return _run_one_by_one(one_step, iterator, steps) if model.run_eagerly else run_steps(iterator)
-
-    return function
+    return _StepFunction(model, step)
 
 
-def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> dict[str, Any]:
+def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> _Outcome:
     """Runs up to `steps` steps; raises `StopIteration` when there is no element for the first."""
-    logs = one_step(next(elements))
+    outcome = one_step(next(elements))
     for _, element in zip(range(steps - 1), elements, strict=False):
-        logs = one_step(element)
-    return logs
+        outcome = one_step(element)
+    return outcome
 
 
-def _loop(one_step: Any, iterator: tf.data.Iterator, logs: dict[str, Any], steps: int) -> dict[str, Any]:
+def _loop(one_step: Any, iterator: tf.data.Iterator, outcome: _Outcome, steps: int) -> _Outcome:
     """Runs up to `steps - 1` further steps in the graph, ending early with the data."""
     empty = tf.experimental.Optional.empty(iterator.element_spec)
 
@@ -195,7 +245,7 @@ def _loop(one_step: Any, iterator: tf.data.Iterator, logs: dict[str, Any], steps
         return element.has_value()
 
     first = tf.constant(1)
-    return tf.while_loop(go_on, body, [first, following(first), logs])[2]
+    return tf.while_loop(go_on, body, [first, following(first), outcome])[2]
 
 
 def _split_for_this_worker(strategy: tf.distribute.Strategy, batch: Any) -> tuple[Any, Any, Any]:

@@ -37,6 +37,7 @@ from tfdist.keras_compat.private_names import (
     tree,
     variable_value,
 )
+from tfdist.keras_compat.step_logs import StepLogs, agree_on_interval, logs_every
 from tfdist.keras_compat.step_view import CopyView, entered
 from tfdist.keras_compat.stopping import stop_together
 
@@ -79,25 +80,38 @@ def _make_entry(original: Any) -> Any:
         call = signature.bind(self, *args, **kwargs)
         if call.arguments.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             call.arguments["verbose"] = 0
-        if original.__name__ == "fit" and worker_position(strategy)[1] > 1:
+        method = original.__name__
+        if method == "fit" and worker_position(strategy)[1] > 1:
             call.arguments["callbacks"] = _with_stop_together(strategy, call.arguments.get("callbacks"))
+        interval = None
+        if method != "predict" and not is_parameter_server(strategy):
+            given = _flat_callbacks(call.arguments.get("callbacks"))
+            interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         try:
-            return original(*call.args, **call.kwargs)
+            with logs_every(interval):
+                return original(*call.args, **call.kwargs)
         except (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError) as error:
             cluster = cluster_of(strategy)
             if cluster.is_local:
                 raise
-            raise _peer_lost(cluster, original.__name__, error) from error
+            raise _peer_lost(cluster, method, error) from error
 
     return entry
 
 
-def _with_stop_together(strategy: tf.distribute.Strategy, callbacks: Any) -> Any:
+def _flat_callbacks(callbacks: Any) -> list[Any]:
     if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks.append(stop_together(strategy, callbacks.callbacks))
+        return callbacks.callbacks
+    return tree.flatten(callbacks) if callbacks else []
+
+
+def _with_stop_together(strategy: tf.distribute.Strategy, callbacks: Any) -> Any:
+    given = _flat_callbacks(callbacks)
+    added = stop_together(strategy, given)
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(added)
         return callbacks
-    given = tree.flatten(callbacks) if callbacks else []
-    return [*given, stop_together(strategy, given)]
+    return [*given, added]
 
 
 def _peer_lost(cluster: ClusterConfig, method: str, error: tf.errors.OpError) -> PeerLostError:
@@ -203,7 +217,7 @@ def _make_step_function(kind: str) -> Any:
 def _make_metrics_result_or_logs(original: Any) -> Any:
     @functools.wraps(original)
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
-        if isinstance(logs, asynchronous_steps.AsynchronousLogs):
+        if isinstance(logs, (asynchronous_steps.AsynchronousLogs, StepLogs)):
             logs = logs.final()
         # The logs of a step are those of the global state already; a replica's own variables are not.
         return pythonify_logs(logs) if is_managed(model_strategy(self)) and logs else original(self, logs)
@@ -217,11 +231,12 @@ def _make_reset_metrics(original: Any) -> Any:
         strategy = model_strategy(self)
         if strategy is None or not is_managed(strategy):
             original(self)
-        elif is_parameter_server(strategy):
+            return
+        for function in (self.train_function, self.test_function):
+            if function is not None:
+                function.reset()
+        if is_parameter_server(strategy):
             original(self)
-            for function in (self.train_function, self.test_function):
-                if function is not None:
-                    function.reset()
         else:
             for index in range(num_local_replicas(strategy)):
                 with entered(CopyView(strategy, index)):

@@ -7,6 +7,7 @@ from typing import TypeVar
 import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
+from tfdist.communication import CollectiveExchange, Exchange
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.installation import install
 from tfdist.keras_compat.managed_strategies import manage
@@ -16,11 +17,17 @@ __all__ = ["refuse_cluster", "take_care_of"]
 _Strategy = TypeVar("_Strategy", bound=tf.distribute.Strategy)
 
 
-def take_care_of(strategy: _Strategy, cluster: ClusterConfig) -> _Strategy:
-    """Makes Keras's `fit` work under `strategy`. Not collective."""
+def take_care_of(strategy: _Strategy, cluster: ClusterConfig, exchange: Exchange | None = None) -> _Strategy:
+    """Makes Keras's `fit` work under `strategy`. Not collective.
+
+    Args:
+        strategy: The strategy.
+        cluster: The cluster for which it was made.
+        exchange: What sums tensors over its replicas; TensorFlow's collectives by default.
+    """
     _refuse_other_backends()
     install(is_chief=cluster.is_chief)
-    manage(strategy, cluster)
+    manage(strategy, cluster, exchange or CollectiveExchange())
     return strategy
 
 

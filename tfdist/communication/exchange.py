@@ -1,0 +1,51 @@
+"""How the replicas of a synchronous job sum tensors within a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+__all__ = ["CollectiveExchange", "Exchange"]
+
+Gradient = Any  # tf.Tensor or tf.IndexedSlices
+
+
+class Exchange(Protocol):
+    """Sums tensors over all replicas of the job.
+
+    Must be called by every replica, in replica context, as often as the others, with tensors of the same dtypes and
+    shapes in the same order.
+    """
+
+    def sum(self, tensors: Sequence[Gradient]) -> list[Gradient]:
+        """Returns the sums, in the order and shapes given. `tf.IndexedSlices` may come back dense."""
+        ...
+
+
+class CollectiveExchange:
+    """The exchange on TensorFlow's own collectives: NCCL on GPUs, its ring over gRPC on CPUs.
+
+    `tf.distribute.ReplicaContext.all_reduce` packs tensors of one dtype into one collective, and gathers
+    `tf.IndexedSlices` (tensorflow/python/distribute/cross_device_ops.py, `CollectiveAllReduce`). Differentiable.
+    """
+
+    def sum(self, tensors: Sequence[Gradient]) -> list[Gradient]:
+        """Sums tensors of any dtypes, one collective for each dtype; see `Exchange`."""
+        if not tensors:
+            return []
+        context = tf.distribute.get_replica_context()
+        sums: list[Gradient] = [None] * len(tensors)
+        by_dtype: dict[tf.DType, list[int]] = {}
+        for position, tensor in enumerate(tensors):
+            by_dtype.setdefault(tensor.dtype, []).append(position)
+        for positions in by_dtype.values():
+            # The value of a variable has no device of its own, which all_reduce needs: take one on the replica's.
+            values = [
+                t if isinstance(t, tf.IndexedSlices) else tf.identity(t) for t in map(tensors.__getitem__, positions)
+            ]
+            reduced = context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+            for position, value in zip(positions, reduced, strict=True):
+                sums[position] = value
+        return sums
