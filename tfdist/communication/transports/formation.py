@@ -204,7 +204,11 @@ class _Attempt:
                 self._unread += received
                 if len(self._unread) == self._num_wanted:
                     message, self._unread = self._unread, b""
-                    self._step(message)
+                    try:
+                        self._step(message)
+                    except HandshakeError:
+                        self.socket.send(self._unsent)  # the verdict or the proof, so that the other side knows, too
+                        raise
 
     def _step(self, message: bytes | None) -> None:
         try:
@@ -355,7 +359,7 @@ class _Forming:
         if attempt.wanted is not None:
             self._try_again(attempt.wanted, reason)
             return
-        if claims is not None and claims.group == self._own.group and claims.rank in self._others:
+        if claims is not None and claims.rank in self._others:
             self._reasons[claims.rank] = f"a connection from {attempt.where} says it is this one, but {reason}"
         if (attempt.where, reason) not in self._logged:
             self._logged.add((attempt.where, reason))

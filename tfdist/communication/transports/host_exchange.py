@@ -18,8 +18,9 @@ from functools import lru_cache
 import numpy as np
 
 from tfdist.communication.transports.buffers import Bucket
+from tfdist.communication.transports.header import HEADER_BYTES
 from tfdist.communication.transports.interface import Array
-from tfdist.communication.transports.links import HEADER_BYTES, Links
+from tfdist.communication.transports.links import Links
 from tfdist.communication.transports.socket_exchange import SocketExchange
 from tfdist.communication.transports.summation import sum_in_order
 

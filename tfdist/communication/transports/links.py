@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -17,14 +16,13 @@ from typing import NoReturn
 
 from tfdist.communication.transports import problems
 from tfdist.communication.transports.channel import Channel, Frame
+from tfdist.communication.transports.header import HEADER_BYTES, Header
 from tfdist.communication.transports.interface import TimeLimit, TransportClosedError
 from tfdist.errors import TfdistError
 
-__all__ = ["HEADER_BYTES", "PIECE_BYTES", "Links", "Peer"]
+__all__ = ["PIECE_BYTES", "Links", "Peer"]
 
 PIECE_BYTES = 1 << 18  # what is sent or added at once: half of a small second-level cache
-_HEADER = struct.Struct("<QQII")
-HEADER_BYTES = _HEADER.size
 _MOST_VIEWS = 64
 _GRACE_S = 1.0  # for the answers of those who are asked whom they wait for
 _FAREWELL_S = 1.0  # for the reason of a member whose data connection has ended
@@ -63,7 +61,7 @@ class Peer:
         self.is_checked = True
         self._counts_may_differ = False
         self._header = bytearray(HEADER_BYTES)
-        self._sent_header: tuple[int, ...] = ()
+        self._sent_header = Header(0, 0, 0, " ")
 
     def begin(self, kind: str, count: int, digest: int, *, counts_may_differ: bool = False) -> None:
         """Starts an exchange: a header goes out, and one is expected, which `Links` compares.
@@ -79,29 +77,25 @@ class Peer:
         self.on_received = None
         self.is_checked = False
         self._counts_may_differ = counts_may_differ
-        self._sent_header = (self.sequence, count, digest, ord(kind))
-        self.outgoing.append(memoryview(_HEADER.pack(*self._sent_header)))
+        self._sent_header = Header(self.sequence, count, digest, kind)
+        self.outgoing.append(memoryview(self._sent_header.to_bytes()))
         self.incoming.append(memoryview(self._header))
 
     def their_count(self) -> int:
         """The count in the header that has come."""
-        return int(_HEADER.unpack(self._header)[1])
+        return Header.from_bytes(self._header).size
 
-    def is_same(self) -> bool:
-        """Whether the header that has come agrees with the one that was sent."""
-        sequence, count, digest, kind = _HEADER.unpack(self._header)
-        if self._counts_may_differ:
-            count = self._sent_header[1]
-        return (sequence, count, digest, kind) == self._sent_header
+    def check_header(self, own_name: str) -> None:
+        """Compares the header that has come with the one that was sent.
 
-    def describe_headers(self) -> tuple[str, str]:
-        """The own header and the peer's, in words."""
-
-        def words(header: Iterable[int]) -> str:
-            sequence, count, digest, kind = header
-            return f"exchange {sequence} of kind {chr(kind)} with {count} elements (dtype and shapes {digest:08x})"
-
-        return words(self._sent_header), words(_HEADER.unpack(self._header))
+        Raises:
+            ArgumentError: When the member makes another exchange.
+        """
+        theirs = Header.from_bytes(self._header)
+        own = self._sent_header
+        if theirs != (own._replace(size=theirs.size) if self._counts_may_differ else own):
+            raise problems.mismatch(own_name, self.name, str(own), str(theirs))
+        self.is_checked = True
 
     def send_some(self) -> bool:
         """Sends at most about a piece. Returns whether anything went out.
@@ -296,8 +290,8 @@ class Links:
                     if not peer.receive_some():
                         self._lose(peer, "its connection was closed")
                     has_moved = True
-                    if not peer.is_checked:
-                        self._check(peer)
+                    if not peer.is_checked and peer.received >= HEADER_BYTES:
+                        peer.check_header(self.names[self.rank])
                     if peer.on_received is not None:
                         peer.on_received()
             except BlockingIOError:
@@ -305,12 +299,6 @@ class Links:
             except OSError as error:
                 self._lose(peer, f"its connection failed ({error.strerror or error})")
         return has_moved
-
-    def _check(self, peer: Peer) -> None:
-        if peer.received >= HEADER_BYTES:
-            if not peer.is_same():
-                raise problems.mismatch(self.names[self.rank], peer.name, *peer.describe_headers())
-            peer.is_checked = True
 
     def send(self) -> None:
         """Sends of what is to be sent as much as goes at once.

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tfdist.communication.transports.buffers import Bucket, byte_view
+from tfdist.communication.transports.header import HEADER_BYTES
 from tfdist.communication.transports.interface import Array
-from tfdist.communication.transports.links import HEADER_BYTES, PIECE_BYTES, Links, Peer
+from tfdist.communication.transports.links import PIECE_BYTES, Links, Peer
 from tfdist.communication.transports.summation import sum_in_order
 
 __all__ = ["SocketExchange"]
