@@ -102,6 +102,12 @@ class ClusterConfig:
         return workers if self.has_parameter_servers else self.cluster.get("chief", ()) + workers
 
     @property
+    def worker_names(self) -> tuple[str, ...]:
+        """The training workers in words, such as `worker 1`, in the order of `worker_addresses`."""
+        jobs = ("worker",) if self.has_parameter_servers else ("chief", "worker")
+        return tuple(name_task(job, i) for job in jobs for i in range(len(self.cluster.get(job, ()))))
+
+    @property
     def num_workers(self) -> int:
         """How many processes train; 1 for local training."""
         return 1 if self.is_local else len(self.worker_addresses)

@@ -14,6 +14,14 @@ from tfdist.errors import ArgumentError, describe_problem
 JOB_ID = "TFDIST_JOB_ID"
 REPORT_DIR = "TFDIST_REPORT_DIR"
 TASK = "TFDIST_TASK"
+#: With what the workers of a job prove to each other that they are of it. Users may set it themselves.
+JOB_SECRET = "TFDIST_JOB_SECRET"
+#: How workers exchange gradients, where the script does not say. Set by users.
+TRANSPORT = "TFDIST_TRANSPORT"
+#: Set to 0 by users, workers on one host exchange over sockets.
+SHARED_MEMORY = "TFDIST_SHARED_MEMORY"
+#: How long an exchange between workers may wait for another worker.
+EXCHANGE_TIMEOUT_S = "TFDIST_EXCHANGE_TIMEOUT_S"
 #: How long a process may wait for its peers to appear. Users may set it themselves where there is no launcher.
 START_TIMEOUT_S = "TFDIST_START_TIMEOUT_S"
 #: What `tfdist verify` tells the processes that it starts.
@@ -23,6 +31,7 @@ VERIFY_STEPS = "TFDIST_VERIFY_STEPS"
 VERIFY_LOCAL_REPLICAS = "TFDIST_VERIFY_LOCAL_REPLICAS"
 
 DEFAULT_START_TIMEOUT_S = 600.0
+DEFAULT_EXCHANGE_TIMEOUT_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -33,20 +42,22 @@ class JobEnvironment:
         job_id: Unique for this start of the job.
         report_dir: The directory in which the task leaves its reports (see `job_reports`).
         task_name: The task in words, such as `worker 1`.
+        secret: Random, the same for all tasks of this start of the job.
     """
 
     job_id: str
     report_dir: str
     task_name: str
+    secret: str
 
     def to_env(self) -> dict[str, str]:
         """The variables to set for the task."""
-        return {JOB_ID: self.job_id, REPORT_DIR: self.report_dir, TASK: self.task_name}
+        return {JOB_ID: self.job_id, REPORT_DIR: self.report_dir, TASK: self.task_name, JOB_SECRET: self.secret}
 
 
 def parse_job_environment(env: Mapping[str, str]) -> JobEnvironment | None:
     """Reads what the launcher told this task; None if there is no launcher, or it told only a part."""
-    values = [env.get(name, "") for name in (JOB_ID, REPORT_DIR, TASK)]
+    values = [env.get(name, "") for name in (JOB_ID, REPORT_DIR, TASK, JOB_SECRET)]
     return JobEnvironment(*values) if all(values) else None
 
 
@@ -85,14 +96,27 @@ def parse_verify_environment(env: Mapping[str, str]) -> VerifyEnvironment | None
 
 
 def parse_start_timeout_s(env: Mapping[str, str]) -> float:
-    """Reads how long to wait for peers, in seconds.
+    """Reads how long to wait for peers to appear, in seconds.
 
     Raises:
         ArgumentError: The variable is set to something other than a positive number.
     """
-    text = env.get(START_TIMEOUT_S, "").strip()
+    return _parse_seconds(env, START_TIMEOUT_S, DEFAULT_START_TIMEOUT_S)
+
+
+def parse_exchange_timeout_s(env: Mapping[str, str]) -> float:
+    """Reads how long an exchange may wait for another worker, in seconds.
+
+    Raises:
+        ArgumentError: The variable is set to something other than a positive number.
+    """
+    return _parse_seconds(env, EXCHANGE_TIMEOUT_S, DEFAULT_EXCHANGE_TIMEOUT_S)
+
+
+def _parse_seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name, "").strip()
     if not text:
-        return DEFAULT_START_TIMEOUT_S
+        return default
     try:
         value = float(text)
     except ValueError:
@@ -100,10 +124,10 @@ def parse_start_timeout_s(env: Mapping[str, str]) -> float:
     if not (value > 0 and math.isfinite(value)):
         raise ArgumentError(
             describe_problem(
-                f"{START_TIMEOUT_S} is not a usable time limit",
-                received=f"{START_TIMEOUT_S}={text!r} (from the environment)",
+                f"{name} is not a usable time limit",
+                received=f"{name}={text!r} (from the environment)",
                 expected="a number of seconds above 0",
-                fix=f"set it to a number such as {DEFAULT_START_TIMEOUT_S:g}, or unset it for that default",
+                fix=f"set it to a number such as {default:g}, or unset it for that default",
             )
         )
     return value

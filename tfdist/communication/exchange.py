@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from tfdist.errors import TfdistError
+
 __all__ = ["CollectiveExchange", "Exchange"]
 
 Gradient = Any  # tf.Tensor or tf.IndexedSlices
@@ -19,6 +21,9 @@ class Exchange(Protocol):
     shapes in the same order.
     """
 
+    #: The error of the project's that ended an exchange, if any.
+    failure: TfdistError | None
+
     def sum(self, tensors: Sequence[Gradient]) -> list[Gradient]:
         """Returns the sums, in the order and shapes given. `tf.IndexedSlices` may come back dense."""
         ...
@@ -30,6 +35,8 @@ class CollectiveExchange:
     `tf.distribute.ReplicaContext.all_reduce` packs tensors of one dtype into one collective, and gathers
     `tf.IndexedSlices` (tensorflow/python/distribute/cross_device_ops.py, `CollectiveAllReduce`). Differentiable.
     """
+
+    failure: TfdistError | None = None
 
     def sum(self, tensors: Sequence[Gradient]) -> list[Gradient]:
         """Sums tensors of any dtypes, one collective for each dtype; see `Exchange`."""

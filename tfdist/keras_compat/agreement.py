@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
+from tfdist.communication import TransportExchange
+from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
 
 __all__ = ["any_worker", "numbers_of_all_workers"]
 
@@ -29,6 +30,9 @@ def numbers_of_all_workers(strategy: tf.distribute.Strategy, numbers: Sequence[i
     table[worker] = numbers
     if num_workers == 1:
         return table
+    exchange = exchange_of(strategy)
+    if isinstance(exchange, TransportExchange):
+        return exchange.sum_array(table)
     if strategy not in _exchanges:
         _exchanges[strategy] = _make_exchange(strategy)
     return _exchanges[strategy](tf.constant(table)).numpy()

@@ -21,6 +21,7 @@ from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator
 from tfdist.keras_compat.managed_strategies import (
     cluster_of,
+    exchange_of,
     is_managed,
     is_parameter_server,
     num_local_replicas,
@@ -66,6 +67,9 @@ def _make_compile(original: Any) -> Any:
     return compile
 
 
+_LOST_PEER = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError)
+
+
 def _make_entry(original: Any) -> Any:
     """Wraps `fit`, `evaluate` and `predict`: checks the scope, and lets one process of a job show progress."""
     signature = inspect.signature(original)
@@ -90,11 +94,13 @@ def _make_entry(original: Any) -> Any:
         try:
             with logs_every(interval):
                 return original(*call.args, **call.kwargs)
-        except (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError) as error:
-            cluster = cluster_of(strategy)
-            if cluster.is_local:
+        except tf.errors.OpError as error:
+            failure = exchange_of(strategy).failure
+            if failure is not None:
+                raise failure from error
+            if cluster_of(strategy).is_local or not isinstance(error, _LOST_PEER):
                 raise
-            raise _peer_lost(cluster, method, error) from error
+            raise _peer_lost(cluster_of(strategy), method, error) from error
 
     return entry
 

@@ -129,7 +129,7 @@ class _Job:
         num_cores = len(os.sched_getaffinity(0))
         num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
         for plan in self._plans:
-            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name)
+            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name, self._guard.secret)
             task_env = build_task_env(plan, job, env, num_threads)
             process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
             self._guard.add(process)

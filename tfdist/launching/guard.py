@@ -27,11 +27,13 @@ class JobGuard:
 
     Attributes:
         job_id: Unique for this job.
+        secret: With what the tasks of the job prove to each other that they are of it.
         directory: The job's temporary directory, for its reports.
     """
 
     def __init__(self) -> None:
         self.job_id = secrets.token_hex(8)
+        self.secret = secrets.token_hex(32)
         self.directory = Path(tempfile.mkdtemp(prefix="tfdist-"))
         self._processes: dict[int, TaskProcess] = {}
         env = {name: value for name, value in os.environ.items() if name != JOB_ID}  # of an outer job, which may die

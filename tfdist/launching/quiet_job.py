@@ -40,7 +40,7 @@ def run_quietly(command: Sequence[str], workers: int, env: Mapping[str, str], ti
         processes: dict[str, TaskProcess] = {}
         paths = {plan.name: guard.directory / f"{file_stem(plan.name)}.log" for plan in plans}
         for plan in plans:
-            job = JobEnvironment(guard.job_id, str(guard.directory), plan.name)
+            job = JobEnvironment(guard.job_id, str(guard.directory), plan.name, guard.secret)
             output = files.enter_context(paths[plan.name].open("wb"))
             processes[plan.name] = TaskProcess(command, build_task_env(plan, job, env, num_threads), output, output)
             guard.add(processes[plan.name])

@@ -16,6 +16,7 @@ from tfdist.errors import ArgumentError, TimeLimitError, describe_problem
 from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.private_names import configure_coordination_service, use_fresh_collective_keys
 from tfdist.reporting import report_progress
+from tfdist.strategies.connecting import connect
 from tfdist.strategies.managing import refuse_cluster, take_care_of
 from tfdist.strategies.starting import cluster_resolver, starting
 
@@ -25,7 +26,7 @@ _IMPLEMENTATIONS = ("auto", "ring", "nccl")
 
 
 def multi_worker_mirrored_strategy(
-    cluster: ExplicitCluster = None, *, communication: str = "auto"
+    cluster: ExplicitCluster = None, *, transport: str = "auto", communication: str = "auto"
 ) -> tf.distribute.MultiWorkerMirroredStrategy:
     """Makes a `tf.distribute.MultiWorkerMirroredStrategy` under which Keras 3 trains exactly.
 
@@ -36,14 +37,19 @@ def multi_worker_mirrored_strategy(
 
     Args:
         cluster: The cluster and this process's task. TF_CONFIG by default; without either, one worker.
-        communication: How gradients are exchanged: `"nccl"`, `"ring"` (over gRPC) or `"auto"`.
+        transport: How workers exchange gradients: `"collective"` (TensorFlow's own: NCCL on GPUs, gRPC on CPUs),
+            `"tcp"` (shared memory within a host and sockets between hosts, for workers of one CPU each), `"mpi"` (for
+            jobs that mpirun starts, with mpi4py installed) or `"auto"`: what TFDIST_TRANSPORT says, else the faster of
+            the first two. The choice is logged with its reason. See docs/design/transports.md.
+        communication: TensorFlow's implementation of `"collective"`: `"nccl"`, `"ring"` (over gRPC) or `"auto"`. One
+            that is named makes `transport="auto"` choose `"collective"`.
 
     Returns:
         The strategy.
 
     Raises:
-        ArgumentError: The cluster has parameter servers, this process is not one of its workers, or TensorFlow has
-            been used before.
+        ArgumentError: The cluster has parameter servers, this process is not one of its workers, TensorFlow has
+            been used before, or the transport cannot be had.
         ClusterConfigError: The cluster description breaks a rule.
         TimeLimitError: Not all workers came within the limit TFDIST_START_TIMEOUT_S; names those that are missing.
     """
@@ -70,6 +76,8 @@ def multi_worker_mirrored_strategy(
     with starting(config, f"MultiWorkerMirroredStrategy of {config.num_workers} workers"):
         strategy = _build(config, options)
         job_seed.agree(strategy)
+        named = transport == "auto" and communication != "auto"
+        exchange = connect(strategy, config, *(("collective", "communication") if named else (transport, "transport")))
     logging.info(
         "MultiWorkerMirroredStrategy: %s of %d workers, %d replicas (cluster from %s)",
         config.task_name,
@@ -77,7 +85,7 @@ def multi_worker_mirrored_strategy(
         strategy.num_replicas_in_sync,
         config.source,
     )
-    return take_care_of(strategy, config)
+    return take_care_of(strategy, config, exchange)
 
 
 def _build(

@@ -121,7 +121,7 @@ class LocalCluster:
     def start(self, name: str) -> None:
         """Starts a task that does not run."""
         plan: TaskPlan = self._plans[name]
-        job = JobEnvironment(self._guard.job_id, str(self.directory), name)
+        job = JobEnvironment(self._guard.job_id, str(self.directory), name, self._guard.secret)
         env = build_task_env(plan, job, self._env, self._num_threads)
         with self._log(name, "stdout").open("ab") as stdout, self._log(name, "stderr").open("ab") as stderr:
             process = TaskProcess([sys.executable, "-u", str(self._script), *self._args], env, stdout, stderr)

@@ -5,11 +5,14 @@ import json
 import pytest
 
 from tfdist.cluster.job_environment import (
+    DEFAULT_EXCHANGE_TIMEOUT_S,
     DEFAULT_START_TIMEOUT_S,
+    EXCHANGE_TIMEOUT_S,
     JOB_ID,
     START_TIMEOUT_S,
     JobEnvironment,
     VerifyEnvironment,
+    parse_exchange_timeout_s,
     parse_job_environment,
     parse_start_timeout_s,
     parse_verify_environment,
@@ -31,7 +34,7 @@ FAILURE = FailureReport("ps 0", "ValueError", "bad \u20ac", "Traceback ...", 1.0
 
 
 def test_environment_round_trip():
-    job = JobEnvironment("abc", "reports", "worker 1")
+    job = JobEnvironment("abc", "reports", "worker 1", "secret")
     assert parse_job_environment({**job.to_env(), "PATH": "x"}) == job
     assert parse_job_environment({}) is None
     assert parse_job_environment({**job.to_env(), JOB_ID: ""}) is None
@@ -50,6 +53,13 @@ def test_the_watchdog_which_cannot_import_uses_the_same_name():
 @pytest.mark.parametrize(("text", "expected"), [("", DEFAULT_START_TIMEOUT_S), ("5", 5.0), (" 0.5 ", 0.5)])
 def test_start_timeout(text, expected):
     assert parse_start_timeout_s({START_TIMEOUT_S: text}) == expected
+
+
+def test_exchange_timeout():
+    assert parse_exchange_timeout_s({}) == DEFAULT_EXCHANGE_TIMEOUT_S
+    assert parse_exchange_timeout_s({EXCHANGE_TIMEOUT_S: "20"}) == 20
+    with pytest.raises(ArgumentError, match="TFDIST_EXCHANGE_TIMEOUT_S='never'"):
+        parse_exchange_timeout_s({EXCHANGE_TIMEOUT_S: "never"})
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])

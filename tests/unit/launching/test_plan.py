@@ -9,7 +9,7 @@ from tfdist.cluster.job_environment import JobEnvironment
 from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
 from tfdist.launching.ports import choose_free_ports
 
-JOB = JobEnvironment("id", "reports", "worker 0")
+JOB = JobEnvironment("id", "reports", "worker 0", "secret")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,7 @@ def test_the_environment_of_a_task():
         "TFDIST_JOB_ID": "id",
         "TFDIST_REPORT_DIR": "reports",
         "TFDIST_TASK": "worker 0",
+        "TFDIST_JOB_SECRET": "secret",
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_NUM_INTRAOP_THREADS": "3",

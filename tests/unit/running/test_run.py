@@ -14,7 +14,7 @@ EVALUATOR = json.dumps({"cluster": {"worker": ["localhost:1"]}, "task": {"type":
 
 @pytest.fixture
 def reports(tmp_path, monkeypatch):
-    for name, value in JobEnvironment("job", str(tmp_path), "worker 0").to_env().items():
+    for name, value in JobEnvironment("job", str(tmp_path), "worker 0", "secret").to_env().items():
         monkeypatch.setenv(name, value)
     return tmp_path
 

@@ -14,6 +14,7 @@ def choose_transport(
     *,
     has_gpus: bool,
     num_workers: int,
+    num_replicas_per_worker: int = 1,
     is_mpi_job: bool = False,
     mpi_available: bool = False,
     where: str = "transport",
@@ -24,6 +25,7 @@ def choose_transport(
         requested: One of `TRANSPORT_NAMES`.
         has_gpus: Whether the workers train on GPUs.
         num_workers: How many workers there are.
+        num_replicas_per_worker: On how many devices each of them trains.
         is_mpi_job: Whether this process was started by mpirun or the like.
         mpi_available: Whether mpi4py can be imported.
         where: The setting that `requested` is from, for errors.
@@ -47,12 +49,17 @@ def choose_transport(
             "workers without GPUs: gradients on GPUs do not go through NumPy buffers",
             'use "collective", which is NCCL on GPUs',
         )
+    if requested in ("tcp", "mpi") and num_replicas_per_worker > 1:
+        devices = f"workers of one device each, not of {num_replicas_per_worker}"
+        raise _rejected(where, requested, devices, 'use "collective", or start a worker for each device')
     if requested != "auto":
         return requested, f"{where}={requested} asks for it"
     if num_workers == 1:
         return "collective", "there is one worker, and nothing to exchange with others"
     if has_gpus:
         return "collective", "the workers have GPUs, between which TensorFlow's collectives use NCCL"
+    if num_replicas_per_worker > 1:
+        return "collective", f"each worker trains on {num_replicas_per_worker} devices"
     reason = "the workers have no GPUs, and on CPUs it is faster than TensorFlow's collectives, and names a lost worker"
     if is_mpi_job:
         reason += f"; MPI cannot go on after the loss of a process, so it is used only when {where}=mpi asks for it"

@@ -1,0 +1,97 @@
+"""The exchange on a transport of the project's: the tensors of a step go through NumPy, in one flat bucket a dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdist.communication.transports import Transport
+from tfdist.errors import TfdistError
+
+__all__ = ["TransportExchange"]
+
+
+class TransportExchange:
+    """Sums tensors between processes that have one replica each. Differentiable.
+
+    Args:
+        transport: What connects this process with the others.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        #: What ended an exchange. TensorFlow makes an error of its own of what Python raises within a graph.
+        self.failure: TfdistError | None = None
+
+    def sum(self, tensors: Sequence[Any]) -> list[Any]:
+        """Sums tensors of numeric dtypes; see `Exchange`.
+
+        `tf.IndexedSlices` are gathered: the rows of all replicas stand one after the other, in the order of the ranks.
+        Where that is more to send than the dense tensor, they are made dense first.
+        """
+        sums: list[Any] = [None] * len(tensors)
+        dense: dict[tf.DType, list[int]] = {}
+        for position, tensor in enumerate(tensors):
+            if isinstance(tensor, tf.IndexedSlices) and _is_cheaper_gathered(tensor, self.transport.num_members):
+                sums[position] = self._gather(tensor)
+            else:
+                dense.setdefault(tensor.dtype, []).append(position)
+        for positions in dense.values():
+            values = [tf.convert_to_tensor(tensors[p]) for p in positions]
+            for position, total in zip(positions, self._sum_dense(*values), strict=True):
+                sums[position] = total
+        return sums
+
+    def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Sums an array outside of any graph. Collective."""
+        return self.transport.all_reduce_sum([array])[0]
+
+    def _sum_dense(self, *values: tf.Tensor) -> list[tf.Tensor]:
+        @tf.custom_gradient
+        def differentiable(*values: tf.Tensor) -> Any:
+            sums = self._call(self.transport.all_reduce_sum, values)
+            for total, value in zip(sums, values, strict=True):
+                total.set_shape(value.shape)
+            # Every replica's sum depends on every replica's value, so its gradient is the sum of theirs.
+            return sums, self._sum_dense
+
+        with tf.device("CPU:0"):
+            sums = differentiable(*values)
+        return list(sums) if isinstance(sums, (list, tuple)) else [sums]
+
+    def _gather(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+        def gather(parts: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+            return [np.concatenate(self.transport.all_gather(part)) for part in parts]
+
+        with tf.device("CPU:0"):
+            values, indices = self._call(gather, [slices.values, slices.indices])
+        values.set_shape([None, *slices.values.shape[1:]])
+        indices.set_shape([None])
+        return tf.IndexedSlices(values, indices, slices.dense_shape)
+
+    def _call(self, exchange: Callable[[Sequence[Any]], list[Any]], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Calls `exchange` with arrays from within a graph. TensorFlow keeps such calls in the order of the program."""
+
+        def call(*arrays: Any) -> list[Any]:
+            try:
+                return exchange([np.asarray(array) for array in arrays])
+            except TfdistError as error:
+                self.failure = error
+                raise
+
+        results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors])
+        return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _is_cheaper_gathered(slices: tf.IndexedSlices, num_members: int) -> bool:
+    """Whether gathering the rows of all members sends fewer bytes than summing the dense tensor."""
+    shape = tf.get_static_value(slices.dense_shape) if slices.dense_shape is not None else None
+    num_rows = slices.values.shape[0]
+    if shape is None or num_rows is None:
+        return True
+    num_bytes_a_row = slices.values.dtype.size * int(np.prod(shape[1:])) + slices.indices.dtype.size
+    gathered = (num_members - 1) * num_rows * num_bytes_a_row
+    return gathered < 2 * (num_members - 1) / num_members * int(np.prod(shape)) * slices.values.dtype.size
