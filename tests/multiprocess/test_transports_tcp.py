@@ -42,6 +42,15 @@ def test_sums_equal_numpys(count, shares_memory):
         members.ask("close")
 
 
+@pytest.mark.parametrize("shares_memory", [True, False])
+def test_a_member_may_be_one_small_sum_ahead(shares_memory):
+    """While one waits for a slow member, a fast one has begun the next sum: its bytes wait in the socket."""
+    with Members(4) as members:
+        members.form(shares_memory=shares_memory)
+        expected = {"digests": [expected_sum(4, [[1]], "float32")]}
+        assert members.ask("reduce", shapes=[[1]], times=3000) == [expected] * 4
+
+
 def test_gathers_rows_of_unequal_numbers():
     with Members(3) as members:
         members.form()

@@ -106,7 +106,7 @@ class HostExchange:
             result_signal = None if is_direct else _FINISHED if is_finisher else _SUMMED
             positions[peer.rank] = signal_positions(len(pieces), result_signal)
             peer.begin("D" if is_direct else "H", parts.size, parts.digest)
-            peer.incoming.append(memoryview(bytearray(len(positions[peer.rank]) - 1)))
+            peer.expect(memoryview(bytearray(len(positions[peer.rank]) - 1)))
         self._positions = positions
         self._write(parts, pieces, 0)
         for k in range(len(pieces)):

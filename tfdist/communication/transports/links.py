@@ -81,6 +81,11 @@ class Peer:
         self.outgoing.append(memoryview(self._sent_header.to_bytes()))
         self.incoming.append(memoryview(self._header))
 
+    def expect(self, place: memoryview) -> None:
+        """Says where the next bytes go. A place without bytes would look like the end of the stream."""
+        if len(place):
+            self.incoming.append(place)
+
     def their_count(self) -> int:
         """The count in the header that has come."""
         return Header.from_bytes(self._header).size

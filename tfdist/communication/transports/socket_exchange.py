@@ -68,7 +68,7 @@ class SocketExchange:
             theirs: Array = np.empty((peer.their_count(), *row_shape), rows.dtype)
             gathered[peer.rank] = theirs
             if theirs.nbytes:
-                peer.incoming.append(byte_view(theirs))
+                peer.expect(byte_view(theirs))
                 need[peer.rank] += theirs.nbytes
 
         for peer in self._peers:
@@ -86,7 +86,7 @@ class SocketExchange:
         for peer in self._peers:
             peer.begin("S", size, parts.digest)
             peer.outgoing.append(byte_view(own))
-            peer.incoming.append(byte_view(terms[self._ranks.index(peer.rank)]))
+            peer.expect(byte_view(terms[self._ranks.index(peer.rank)]))
         self._links.run(
             {peer.rank: HEADER_BYTES + parts.size_bytes for peer in self._peers}, "summing over all members"
         )
@@ -177,7 +177,7 @@ class _LargeSum:
     def _expect_piece(self, peer: Peer, piece: int) -> None:
         size = min(self._piece, self._stop - self._start - piece * self._piece)
         window = self._windows[peer.rank][piece % _WINDOW_PIECES]
-        peer.incoming.append(byte_view(window[:size]))
+        peer.expect(byte_view(window[:size]))
 
     def _expect_results(self, peer: Peer) -> None:
         start, stop = self._slices[peer.rank]
