@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.cluster.job_environment import VerifyEnvironment, parse_verify_environment
+from tfdist.errors import TfdistError
 from tfdist.recording.by_value import unpack
 from tfdist.recording.runs import run_on_one_device, run_on_replicas
 from tfdist.strategies import mirrored_strategy, multi_worker_mirrored_strategy
@@ -64,13 +66,24 @@ def _dataset_of(job: Job, directory: Path) -> Any:
 
 
 def main() -> None:
-    """Makes the runs of this process."""
+    """Makes the runs of this process. Of an error that names its fix, only the message is shown."""
+    try:
+        _make_runs()
+    except TfdistError as error:
+        sys.exit(f"tfdist: {error}")
+
+
+def _make_runs() -> None:
     plan = parse_verify_environment(os.environ)
     assert plan is not None, "only tfdist.verify starts this"
     directory = Path(plan.directory)
-    strategy = make_strategy(plan) if plan.run == REPLICAS else None  # before tensors, which functions may hold
-    job: Job = unpack((directory / JOB).read_bytes())
+    strategy = make_strategy(plan) if plan.run == REPLICAS else None
+
+    def load() -> tuple[Callable[[], Any], Callable[[], Any]]:
+        job: Job = unpack((directory / JOB).read_bytes())
+        return job.build_fn, lambda: _dataset_of(job, directory)
+
     if strategy is not None:
-        run_on_replicas(strategy, job.build_fn, _dataset_of(job, directory), plan)
+        run_on_replicas(strategy, load, plan)
     if strategy is None or plan.local_replicas > 1:
-        run_on_one_device(job.build_fn, _dataset_of(job, directory), directory, plan.steps)
+        run_on_one_device(load, directory, plan.steps)
