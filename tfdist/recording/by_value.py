@@ -109,8 +109,9 @@ class _Pickler(pickle.Pickler):
         module = {"__name__": function.__module__}
         sent_globals = self._globals.setdefault(id(function.__globals__), module)
         used = {n: function.__globals__[n] for n in _global_names(function.__code__) if n in function.__globals__}
+        held = [value for cell in function.__closure__ or () for value in _contents(cell)]
         state = {
-            "submodules": _submodules(function.__code__, used.values()),
+            "submodules": _submodules(function.__code__, [*used.values(), *held]),
             "globals": used,
             "registered": _registered(function),
             "attributes": {
