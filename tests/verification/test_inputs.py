@@ -91,7 +91,7 @@ class OwnSequence(keras.utils.PyDataset):
         (masked_tokens, rows_padded_to_the_longest_of_their_batch),
         (sparse, sparse_rows),
         (dense, no_weights),
-        (dense, generator),
+        pytest.param(dense, generator, marks=pytest.mark.campaign),
         (dense, OwnSequence),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.cluster.job_environment import VerifyEnvironment, parse_verify_environment
-from tfdist.errors import TfdistError
+from tfdist.errors import ArgumentError, TfdistError, describe_problem
 from tfdist.recording.by_value import unpack
 from tfdist.recording.runs import run_on_one_device, run_on_replicas
 from tfdist.strategies import mirrored_strategy, multi_worker_mirrored_strategy
@@ -56,13 +56,26 @@ def make_local_devices(count: int) -> None:
 
 def _dataset_of(job: Job, directory: Path) -> Any:
     if job.function is not None:
-        return job.function if job.has_context else job.function()
+        return job.function if job.has_context else _check_data(job.function())
     dataset = tf.data.Dataset.load(str(directory / DATASET))
     if job.own_batches:
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         dataset = dataset.with_options(options)
     return dataset
+
+
+def _check_data(data: Any) -> Any:
+    if isinstance(data, (tuple, list, dict)) or hasattr(data, "__array__") or data is None:
+        raise ArgumentError(
+            describe_problem(
+                "The function of the dataset returns no batches",
+                received=f"a {type(data).__name__} (from the function)",
+                expected="a tf.data.Dataset of global batches, a keras.utils.PyDataset or a generator of batches",
+                fix="Return tf.data.Dataset.from_tensor_slices((x, y)).batch(global_batch_size).",
+            )
+        )
+    return data
 
 
 def main() -> None:

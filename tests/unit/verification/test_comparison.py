@@ -279,6 +279,41 @@ def test_a_model_that_differs_at_each_call(changed):
         compare_runs(replicas_run(), single, again)
 
 
+def with_bias(gradient, steps):
+    """A bias whose gradient is of the size given, in runs on replicas, on one device, and that again."""
+    runs = replicas_run(), single_run(), single_run()
+    for run, sign, change in zip(runs, (-1, 1, 1), steps, strict=True):
+        for step in range(STEPS):
+            run.values[Key(step, "gradient", "d/bias", 0)] = np.array([sign * gradient])
+            run.values[Key(step, "weight", "d/bias", 0)] = np.array([change])
+        run.values[Key(INITIAL, "weight", "d/bias", 0)] = np.array([0.0])
+    return runs
+
+
+def test_steps_that_an_optimizer_makes_of_rounding_are_no_finding():
+    """Though the two runs on one device, by chance, made the same ones."""
+    result = compare_runs(*with_bias(1e-8, steps=(-0.1, 0.1, 0.1)))
+    assert not result.findings
+    assert not result.notes
+
+
+def test_steps_beyond_what_rounding_explains_are():
+    replicas, single, again = with_bias(1e-8, steps=(-0.1, 0.1, 0.1))
+    for run in (replicas, single, again):
+        run.values[Key(0, "gradient", "d/bias", 0)] = np.array([0.1])
+    [found] = compare_runs(replicas, single, again).findings
+    assert (found.name, found.cause) == ("d/bias", Cause.UPDATE)
+
+
+def test_a_large_loss_hides_no_metric():
+    runs = replicas_run(), single_run(), single_run()
+    for run in runs:
+        run.values[Key(0, "log", "loss", 0)] = np.array(1e9)
+    runs[0].values[Key(0, "log", "mae", 0)] = np.array(0.49)
+    [found] = compare_runs(*runs).findings
+    assert (found.what, found.name) == ("metric", "mae")
+
+
 def test_rows_that_the_dataset_has_twice_are_no_overlap():
     run, single = replicas_run(workers=2), single_run()
     same_rows(run)
