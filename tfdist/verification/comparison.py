@@ -209,11 +209,12 @@ class _Step:
         self._step, self._tolerance, self._random = step, tolerance, random
         self._compared = 0
         self._worst: Difference | None = None
-        # A step that is random itself is random in every value, though one may come out alike in two runs.
-        self._chance = 0.0
         self._uncertain = uncertain  # of the steps so far, which this one goes on with
         self._slack = self._uncertain_change()
-        self._chance = max(self._yardstick(kind).noise for kind in ("log", "gradient"))
+        # A step that is random is random in every value, though one may come out alike in two runs. The gradients tell:
+        # a metric may also jump on rounding, as an accuracy does.
+        self._chance = 0.0
+        self._chance = self._yardstick("gradient" if runs[1].at(step, "gradient") else "log").noise
 
     def compare(self) -> tuple[list[Finding], int, Difference | None]:
         """Returns the findings, how many values were compared, and the largest difference."""
@@ -254,7 +255,14 @@ class _Step:
         right, other = single.one(self._step, kind), again.one(self._step, kind)
         slack = self._slack if kind == "state" else 0.0
         return Yardstick(
-            kind, right, other, self._tolerance, reference, chance=self._chance, uncertain=self._uncertain, slack=slack
+            kind,
+            right,
+            other,
+            self._tolerance,
+            reference,
+            chance=self._chance,
+            uncertain=self._uncertain,
+            slack=slack,
         )
 
     def _note_uncertain_gradients(self) -> None:

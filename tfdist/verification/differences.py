@@ -72,7 +72,7 @@ class Yardstick:
 
     Attributes:
         random: Names of the values that vary from run to run, and so cannot be compared well.
-        noise: By how much the one that varies most does, relative to its largest element; 0 if none is random.
+        noise: By how much the one that varies most does, relative to its largest element.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class Yardstick:
             scale = scales[name] + floor
             rounding = slack if reference is None else slack + _ROUNDING * magnitudes[_layer(name)]
             self._allowed[name] = tolerance * scale + rounding + _NOISE_FACTOR * max(noise, chance * scale)
+            self.noise = max(self.noise, noise / scale if scale else 0.0)
             if noise > max(_RANDOM_ABOVE, _NOISE_FACTOR * tolerance) * scale + rounding:
                 self.random.append(name)
-                self.noise = max(self.noise, noise / scale if scale else 0.0)
 
     def _beyond(self, name: str, got: Array) -> Array:
         """By how much each element of a value is off, beyond what is uncertain of its change."""

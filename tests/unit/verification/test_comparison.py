@@ -305,6 +305,24 @@ def test_steps_beyond_what_rounding_explains_are():
     assert (found.name, found.cause) == ("d/bias", Cause.UPDATE)
 
 
+def test_a_metric_that_jumps_hides_no_wrong_gradient():
+    """An accuracy, by a row on rounding; the gradients are the same in both runs on one device."""
+    runs = replicas_run(), single_run(), single_run()
+    not_scaled(runs[0])
+    runs[2].values[Key(0, "log", "mae", 0)] = np.array(0.9)
+    assert Cause.LOSS_SCALING in {found.cause for found in compare_runs(*runs).findings}
+
+
+def test_a_little_chance_in_a_step_is_in_all_its_values():
+    """A thousandth, as of weak noise in a layer, though the loss came out alike in both runs on one device."""
+    runs = replicas_run(), single_run(), single_run()
+    for run, off in zip(runs, (1e-3, 0.0, 1e-3), strict=True):
+        run.values[Key(0, "gradient", "d/kernel", 0)] = right_gradient(0) * (1 + off)
+    runs[0].values[Key(0, "log", "loss", 0)] = np.array(1.0005)
+    runs[2].values[Key(0, "log", "mae", 0)] = np.array(0.50025)
+    assert not compare_runs(*runs).findings
+
+
 def test_a_large_loss_hides_no_metric():
     runs = replicas_run(), single_run(), single_run()
     for run in runs:
