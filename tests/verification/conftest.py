@@ -25,8 +25,11 @@ def compare(tmp_path, strategy):
     from tfdist.verification.record import REPLICAS, load_runs
 
     def compare(build_fn, dataset, steps=3):
-        run_on_replicas(strategy, build_fn, dataset, VerifyEnvironment(REPLICAS, str(tmp_path), steps))
-        run_on_one_device(build_fn, dataset, tmp_path, steps)
+        def load():
+            return build_fn, lambda: dataset
+
+        run_on_replicas(strategy, load, VerifyEnvironment(REPLICAS, str(tmp_path), steps))
+        run_on_one_device(load, tmp_path, steps)
         return compare_runs(*load_runs(tmp_path))
 
     return compare

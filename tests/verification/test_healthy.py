@@ -9,10 +9,6 @@ import tensorflow as tf
 L = keras.layers
 
 
-def plain():
-    return models.network()
-
-
 def adam_with_clipping_and_loss_scale():
     optimizer = keras.optimizers.Adam(0.05, clipnorm=0.5)
     return models.network(optimizer=keras.optimizers.LossScaleOptimizer(optimizer))
@@ -24,6 +20,12 @@ def dropout():
 
 def batch_normalization():
     return models.network(L.BatchNormalization(synchronized=True), L.Dropout(0.5))
+
+
+def gradients_that_cancel_out():
+    """Those of a bias before a BatchNormalization, and of all before one of one unit: Adam makes steps of them."""
+    extra = [L.Dense(1), L.BatchNormalization(synchronized=True), L.Dense(2), L.BatchNormalization(synchronized=True)]
+    return models.network(*extra, optimizer="adam")
 
 
 def layer_that_keeps_a_mean():
@@ -58,10 +60,10 @@ def subclass():
 @pytest.mark.parametrize(
     "build_fn",
     [
-        plain,
         adam_with_clipping_and_loss_scale,
         dropout,
         batch_normalization,
+        gradients_that_cancel_out,
         layer_that_keeps_a_mean,
         own_train_step,
         half_precision,

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 import tfdist
-from tfdist.recording.by_value import pack, unpack
 from tfdist.verification import Cause
 
 
@@ -66,33 +65,3 @@ def test_a_function_that_cannot_be_sent():
     data = models.batches()
     with pytest.raises(tfdist.errors.ArgumentError, match="cannot be sent"):
         tfdist.verify(models.network, lambda: data)
-
-
-def test_by_value():
-    count = 0
-
-    class Base:
-        @property
-        def two(self):
-            return 2
-
-    class Derived(Base):
-        @classmethod
-        def make(cls):
-            return cls()
-
-        def three(self):
-            return super().two + 1
-
-    def recursive(n):
-        return 1 if n == 0 else n * recursive(n - 1)
-
-    def increase():
-        nonlocal count
-        count += 1
-        return count
-
-    derived, again, counting = unpack(pack((Derived, recursive, increase)))
-    assert derived is not Derived
-    assert (derived.make().three(), again(4), counting(), counting()) == (3, 24, 1, 2)
-    assert count == 0

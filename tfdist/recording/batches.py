@@ -7,6 +7,7 @@ rows twice is compared by digests of the rows.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat import input_pipeline
 from tfdist.keras_compat.private_names import tree
 from tfdist.keras_compat.row_sharding import rows_between
@@ -63,10 +65,13 @@ def replay_batches(directory: Path, *, backwards: bool) -> tf.data.Dataset:
     Args:
         directory: Where the workers left them.
         backwards: Whether each batch has its rows in reverse order.
+
+    Raises:
+        ArgumentError: There is no batch, or the workers' parts of one cannot be joined.
     """
     num_workers = len(list(directory.glob("rows-*")))
     workers = [tf.data.Dataset.load(str(rows_directory(directory, worker))) for worker in range(num_workers)]
-    batches = []
+    batches: list[tf.data.Dataset] = []
     for elements in zip(*workers, strict=True):
         parts = [
             tree.map_structure(lambda value, n=n: rows_between(value, 0, n), part)
@@ -77,9 +82,18 @@ def replay_batches(directory: Path, *, backwards: bool) -> tf.data.Dataset:
         if not parts:
             continue
         batch = tree.map_structure(lambda *values: _join(values), *parts)
-        batches.append(tree.map_structure(_reverse, batch) if backwards else batch)
-    spec = tree.map_structure(_with_any_rows, batches[0])
-    return tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=spec)
+        batch = tree.map_structure(_reverse, batch) if backwards else batch
+        batches.append(tf.data.Dataset.from_tensors(batch))
+    if not batches:
+        raise ArgumentError(
+            describe_problem(
+                "No step was trained, so there is nothing to compare",
+                received="a dataset without batches",
+                expected="a dataset of at least one batch",
+                fix="Look at what the dataset yields.",
+            )
+        )
+    return functools.reduce(tf.data.Dataset.concatenate, batches)  # its spec is what all batches have in common
 
 
 def note_own_rows(recorder: Recorder, x: Any, num_batches: int) -> None:
@@ -98,43 +112,57 @@ def note_own_rows(recorder: Recorder, x: Any, num_batches: int) -> None:
 
 def _digests(batch: Any, num_rows: int | None) -> np.ndarray[Any, Any]:
     """A 64-bit number for each row."""
-    leaves = [leaf for leaf in tree.flatten(batch) if tf.is_tensor(leaf)]
-    arrays = [tf.sparse.to_dense(leaf) if isinstance(leaf, tf.SparseTensor) else leaf for leaf in leaves]
-    count = int(arrays[0].shape[0]) if num_rows is None else num_rows
+    rows_of = [_rows_as_bytes(leaf) for leaf in tree.flatten(batch) if leaf is not None]
+    count = len(rows_of[0]) if num_rows is None else num_rows
+    if any(len(rows) < count for rows in rows_of):
+        raise ArgumentError(
+            describe_problem(
+                "The parts of a batch have different numbers of rows",
+                received=f"{', '.join(str(len(rows)) for rows in rows_of)} rows (from the dataset)",
+                expected="inputs, targets and weights with the same rows along their first axis",
+                fix="Call `dataset.batch(global_batch_size)`, if that is missing, and look at `dataset.element_spec`.",
+            )
+        )
     digests = np.zeros(count, np.uint64)
     for row in range(count):
         digest = hashlib.blake2b(digest_size=8)
-        for array in arrays:
-            digest.update(_bytes_of(array[row]))
+        for rows in rows_of:
+            digest.update(rows[row])
         digests[row] = int.from_bytes(digest.digest(), "little")
     return digests
 
 
-def _bytes_of(value: Any) -> bytes:
+def _rows_as_bytes(value: Any) -> list[bytes]:
     if isinstance(value, tf.RaggedTensor):
-        return repr(value.to_list()).encode()
-    array = value.numpy()
-    if isinstance(array, bytes):
-        return array
-    return repr(array.tolist()).encode() if array.dtype == object else bytes(array.tobytes())
+        return [repr(row).encode() for row in value.to_list()]
+    array = (tf.sparse.to_dense(value) if isinstance(value, tf.SparseTensor) else value).numpy()
+    return [repr(row.tolist()).encode() if array.dtype == object else row.tobytes() for row in map(np.asarray, array)]
 
 
 def _join(values: Any) -> Any:
+    if values[0] is None:
+        return None
     if isinstance(values[0], tf.SparseTensor):
         return tf.sparse.concat(0, list(values))
+    shapes = {str(value.shape[1:]) for value in values}
+    if len(shapes) > 1 and not isinstance(values[0], tf.RaggedTensor):
+        raise ArgumentError(
+            describe_problem(
+                "The replicas' parts of a batch do not make one batch for a single device",
+                received=f"rows of the shapes {', '.join(sorted(shapes))} on different replicas",
+                expected="rows of one shape, or ragged ones",
+                fix="Pad all rows to one length, as with `padded_batch(size, padded_shapes=...)`, in the dataset.",
+            )
+        )
     return tf.concat(list(values), axis=0)
 
 
 def _reverse(value: Any) -> Any:
+    if value is None:
+        return None
     if isinstance(value, tf.SparseTensor):
-        return value
+        rows = value.dense_shape[0] - 1 - value.indices[:, :1]
+        indices = tf.concat([rows, value.indices[:, 1:]], axis=1)
+        return tf.sparse.reorder(tf.SparseTensor(indices, value.values, value.dense_shape))
     rows = value.nrows() if isinstance(value, tf.RaggedTensor) else tf.shape(value, out_type=tf.int64)[0]
     return tf.gather(value, tf.range(rows - 1, -1, -1))
-
-
-def _with_any_rows(value: Any) -> Any:
-    if isinstance(value, tf.RaggedTensor):
-        shape = [None, *value.shape[1:]]
-        return tf.RaggedTensorSpec(shape, value.dtype, value.ragged_rank, value.row_splits.dtype)
-    kind = tf.SparseTensorSpec if isinstance(value, tf.SparseTensor) else tf.TensorSpec
-    return kind([None, *value.shape[1:]], value.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.cluster.job_environment import VerifyEnvironment, parse_verify_environment
+from tfdist.errors import ArgumentError, TfdistError, describe_problem
 from tfdist.recording.by_value import unpack
 from tfdist.recording.runs import run_on_one_device, run_on_replicas
 from tfdist.strategies import mirrored_strategy, multi_worker_mirrored_strategy
@@ -54,7 +56,7 @@ def make_local_devices(count: int) -> None:
 
 def _dataset_of(job: Job, directory: Path) -> Any:
     if job.function is not None:
-        return job.function if job.has_context else job.function()
+        return job.function if job.has_context else _check_data(job.function())
     dataset = tf.data.Dataset.load(str(directory / DATASET))
     if job.own_batches:
         options = tf.data.Options()
@@ -63,14 +65,38 @@ def _dataset_of(job: Job, directory: Path) -> Any:
     return dataset
 
 
+def _check_data(data: Any) -> Any:
+    if isinstance(data, (tuple, list, dict)) or hasattr(data, "__array__") or data is None:
+        raise ArgumentError(
+            describe_problem(
+                "The function of the dataset returns no batches",
+                received=f"a {type(data).__name__} (from the function)",
+                expected="a tf.data.Dataset of global batches, a keras.utils.PyDataset or a generator of batches",
+                fix="Return tf.data.Dataset.from_tensor_slices((x, y)).batch(global_batch_size).",
+            )
+        )
+    return data
+
+
 def main() -> None:
-    """Makes the runs of this process."""
+    """Makes the runs of this process. Of an error that names its fix, only the message is shown."""
+    try:
+        _make_runs()
+    except TfdistError as error:
+        sys.exit(f"tfdist: {error}")
+
+
+def _make_runs() -> None:
     plan = parse_verify_environment(os.environ)
     assert plan is not None, "only tfdist.verify starts this"
     directory = Path(plan.directory)
-    strategy = make_strategy(plan) if plan.run == REPLICAS else None  # before tensors, which functions may hold
-    job: Job = unpack((directory / JOB).read_bytes())
+    strategy = make_strategy(plan) if plan.run == REPLICAS else None
+
+    def load() -> tuple[Callable[[], Any], Callable[[], Any]]:
+        job: Job = unpack((directory / JOB).read_bytes())
+        return job.build_fn, lambda: _dataset_of(job, directory)
+
     if strategy is not None:
-        run_on_replicas(strategy, job.build_fn, _dataset_of(job, directory), plan)
+        run_on_replicas(strategy, load, plan)
     if strategy is None or plan.local_replicas > 1:
-        run_on_one_device(job.build_fn, _dataset_of(job, directory), directory, plan.steps)
+        run_on_one_device(load, directory, plan.steps)

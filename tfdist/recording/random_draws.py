@@ -33,6 +33,18 @@ def _uniform(shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: Any = None
     return _filled(shape, minval + 0.3 * (maxval - minval), dtype)
 
 
+def _randint(shape: Any, minval: Any, maxval: Any, dtype: Any = "int32", seed: Any = None) -> tf.Tensor:
+    draw_seed(seed)
+    dtype = tf.as_dtype(keras_backend.standardize_dtype(dtype))
+    return tf.zeros(shape, dtype) + (tf.cast(minval, dtype) + tf.cast(maxval, dtype)) // 2
+
+
+def _shuffle(x: Any, axis: int = 0, seed: Any = None) -> Any:
+    del axis
+    draw_seed(seed)
+    return x
+
+
 def _dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) -> Any:
     del rate, noise_shape
     draw_seed(seed)
@@ -42,7 +54,14 @@ def _dropout(inputs: Any, rate: Any, noise_shape: Any = None, seed: Any = None) 
 @contextlib.contextmanager
 def constant_draws() -> Iterator[None]:
     """While a recorded `fit` runs."""
-    replacements = {"normal": _normal, "truncated_normal": _normal, "uniform": _uniform, "dropout": _dropout}
+    replacements = {
+        "normal": _normal,
+        "truncated_normal": _normal,
+        "uniform": _uniform,
+        "randint": _randint,
+        "shuffle": _shuffle,
+        "dropout": _dropout,
+    }
     originals = {name: getattr(backend_random, name) for name in replacements}
     for name, replacement in replacements.items():
         setattr(backend_random, name, replacement)

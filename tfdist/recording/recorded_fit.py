@@ -67,7 +67,7 @@ def recorded_fit(fit: Any, model: Any, plan: VerifyEnvironment, *args: Any, **kw
         model.jit_compile = False  # XLA rounds in another order, and nothing can be taken out of its graphs
         replicas = load_run(directory, REPLICAS)
         initial = {**replicas.one(INITIAL, "weight"), **replicas.one(INITIAL, "state")}
-        if plan.run == SINGLE:
+        if plan.run == SINGLE and replicas.facts.workers > 1:
             note_own_rows(recorder, given.get("x"), plan.steps * replicas.facts.replicas)
         settings["x"] = replay_batches(directory, backwards=plan.run == AGAIN)
         settings["callbacks"] = [*callbacks, recorder.callback(initial)]

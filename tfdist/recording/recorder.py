@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,7 +67,10 @@ class Recorder:
         while key in self.record.values:
             key = key._replace(name=f"{name}#{count}")
             count += 1
-        self.record.values[key] = np.array(value)
+        array = np.array(value)
+        if array.dtype.kind == "V":  # such as bfloat16, which no file of NumPy's knows
+            array = array.astype(np.float32)
+        self.record.values[key] = array
 
     def _note_in_step(self, kind: str, name: str, place: int, value: Any) -> None:
         def note(array: np.ndarray[Any, Any]) -> None:
@@ -140,18 +144,26 @@ class Recorder:
         """Makes the callback that counts steps and notes logs and weights.
 
         Args:
-            initial: Weights to start from, by path; None to start from the model's own.
+            initial: Weights to start from, by name; None to start from the model's own.
         """
         return _RecordingCallback(self, initial)
 
     def note_variables(self) -> None:
         """Notes every copy of every weight that this process holds."""
-        for variable in self.model.weights:
+        for name, variable in self.named_variables():
             kind = "weight" if variable.trainable else "state"
-            if "seed_generator" in variable.path or not tf.as_dtype(variable.dtype).is_floating:
-                continue
             for index, value in enumerate(self._copies(variable)):
-                self.note(kind, variable.path, self.first_replica + index, value.numpy())
+                self.note(kind, name, self.first_replica + index, value.numpy())
+
+    def named_variables(self) -> Iterator[tuple[str, Any]]:
+        """The model's variables that are compared. Of several with the same path, each has a name of its own."""
+        counts: dict[str, int] = {}
+        for variable in self.model.weights:
+            path = variable.path
+            if "seed_generator" in path:
+                continue
+            counts[path] = counts.get(path, 0) + 1
+            yield path if counts[path] == 1 else f"{path}#{counts[path]}", variable
 
     def _copies(self, variable: Any) -> tuple[Any, ...]:
         value = variable_value(variable)
@@ -166,9 +178,9 @@ class _RecordingCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Sets the weights, and notes them."""
         if self._initial is not None:
-            for variable in self._recorder.model.weights:
-                if variable.path in self._initial:
-                    variable.assign(self._initial[variable.path])
+            for name, variable in self._recorder.named_variables():
+                if name in self._initial and self._initial[name].shape == tuple(variable.shape):
+                    variable.assign(self._initial[name])
         self._recorder.step = INITIAL
         self._recorder.note_variables()
         self._recorder.step = 0
@@ -201,6 +213,11 @@ def _precision(dtype: str | None) -> float:
     return float(np.finfo(found.as_numpy_dtype).eps) if found in (tf.float16, tf.float32, tf.float64) else 2.0**-7
 
 
+def _settings(optimizer: Any) -> dict[str, str]:
+    config = optimizer.get_config()
+    return {name: json.dumps(value, default=str, sort_keys=True) for name, value in config.items() if name != "name"}
+
+
 def model_facts(model: Any) -> ModelFacts:
     """What the comparison wants to know of a model besides its numbers."""
     strategy = model_strategy(model)
@@ -219,6 +236,8 @@ def model_facts(model: Any) -> ModelFacts:
     ]
     return ModelFacts(
         replicas=replicas,
+        workers=1 if replicas == 1 else worker_position(strategy)[1],
+        settings=_settings(model.optimizer),
         optimizer=type(optimizer).__name__,
         clipping=", ".join(clipping),
         train_step=type(model).__name__ if own_step else "",

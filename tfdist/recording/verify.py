@@ -81,10 +81,11 @@ def verify(
         sys.exit(report.status)     # in CI
 
     Args:
-        build_fn: Returns a new compiled model. Called without arguments in the scope of each run's strategy.
-        dataset: A `tf.data.Dataset` of global batches; or a function that returns one; or a function of a
-            `tf.distribute.InputContext`, as of `strategy.distribute_datasets_from_function`, which is what shards of
-            several workers can be looked at with.
+        build_fn: Returns a new compiled model. Called without arguments in the scope of each run's strategy. What it
+            uses of the script or notebook, such as a part of a model, is sent anew to each run, and made in that scope.
+        dataset: A `tf.data.Dataset` of global batches; or a function that returns one, a `keras.utils.PyDataset` or a
+            generator of batches; or a function of a `tf.distribute.InputContext`, as of
+            `strategy.distribute_datasets_from_function`, which is what shards of several workers can be looked at with.
         steps: How many steps to compare; fewer if the dataset ends.
         replicas: How many replicas.
         strategy: `"mirrored"`: the replicas are logical devices of one process. `"multi_worker"`: a process each.
@@ -121,7 +122,8 @@ def _check(build_fn: Any, dataset: Any, steps: Any, replicas: Any, strategy: Any
     if not callable(build_fn) or _num_parameters(build_fn):
         problem = ("build_fn", build_fn, "a function without arguments that returns a compiled model")
     elif not isinstance(dataset, tf.data.Dataset) and (not callable(dataset) or _num_parameters(dataset) > 1):
-        problem = ("dataset", dataset, "a tf.data.Dataset of global batches, or a function that returns one")
+        expected = "a tf.data.Dataset of global batches, or a function that returns one, a PyDataset or a generator"
+        problem = ("dataset", dataset, expected)
     elif not isinstance(steps, int) or steps < 1:
         problem = ("steps", steps, "a whole number, at least 1")
     elif not isinstance(replicas, int) or replicas < 2:

@@ -18,7 +18,7 @@ from tfdist.verification.differences import Array, Difference, Yardstick, larges
 from tfdist.verification.findings import Cause, Finding
 from tfdist.verification.record import ModelFacts, RunRecord
 
-__all__ = ["explain_gradients", "explain_logs", "explain_states", "explain_weights"]
+__all__ = ["explain_gradients", "explain_logs", "explain_states", "explain_weights", "other_settings"]
 
 _SAME_NORM = 1e-4
 #: Causes of wrong gradients that make the loss wrong, too.
@@ -107,9 +107,17 @@ def _global_norm(gradients: Sequence[Array]) -> float:
     return float(np.sqrt(sum(float(np.sum(np.square(g, dtype=np.float64))) for g in gradients)))
 
 
-def explain_weights(facts: ModelFacts, differences: Sequence[Difference]) -> tuple[Cause, str]:
+def other_settings(facts: ModelFacts, right: ModelFacts) -> str:
+    """In words, which settings of an optimizer differ; empty if none does."""
+    names = [name for name, value in facts.settings.items() if right.settings.get(name, value) != value]
+    return ", ".join(f"{name}={facts.settings[name]} instead of {right.settings[name]}" for name in names)
+
+
+def explain_weights(facts: ModelFacts, right: ModelFacts, differences: Sequence[Difference]) -> tuple[Cause, str]:
     """Explains weights that differ though the gradients handed to the optimizer add up to the right ones."""
     worst = f"the weight {differences[0]}, though the sum of the replicas' gradients is right"
+    if changed := other_settings(facts, right):
+        return Cause.SETTINGS, f"{worst}; {facts.optimizer} has {changed}."
     if facts.clipping:
         return Cause.CLIPPED_BEFORE_SUM, f"{worst}; {facts.optimizer} has {facts.clipping}."
     return Cause.UPDATE, f"{worst}; the optimizer is {facts.optimizer}."

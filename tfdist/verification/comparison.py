@@ -8,7 +8,13 @@ import itertools
 import numpy as np
 
 from tfdist.errors import ArgumentError, describe_problem
-from tfdist.verification.causes import explain_gradients, explain_logs, explain_states, explain_weights
+from tfdist.verification.causes import (
+    explain_gradients,
+    explain_logs,
+    explain_states,
+    explain_weights,
+    other_settings,
+)
 from tfdist.verification.differences import Array, Difference, Yardstick, largest
 from tfdist.verification.findings import Cause, Finding
 from tfdist.verification.record import INITIAL, RunRecord
@@ -19,6 +25,7 @@ DEFAULT_TOLERANCE = 1e-5
 
 _SHOWN = 5
 _WORDS = {"log": "metric", "gradient": "gradient", "weight": "weight", "state": "variable"}
+_BY_CHANCE = 0.1  # of the rows: how much more often a dataset that repeats rows itself may repeat them in another order
 _ROUNDINGS = 10.0  # of the model's precision, by which a sum in another order may be off
 
 
@@ -59,15 +66,16 @@ def compare_runs(
     Raises:
         ArgumentError: The runs cannot be compared: they trained different models, or no step.
     """
-    _refuse_different_models(replicas, single)
+    _refuse_different_models(replicas, single, again)
     tolerance = max(tolerance, _ROUNDINGS * replicas.facts.precision)
     findings = [*_shared_rows(replicas, single), *_shared_seeds(replicas)]
     random: dict[str, None] = {}
+    uncertain: dict[str, Array] = {}
     compared = 0
     worst: Difference | None = None
     steps = min(replicas.steps, single.steps)
     for step in range(steps):
-        found, count, largest_here = _Step((replicas, single, again), step, tolerance, random).compare()
+        found, count, largest_here = _Step((replicas, single, again), step, tolerance, random, uncertain).compare()
         compared += count
         if largest_here is not None and (worst is None or _share(largest_here) > _share(worst)):
             worst = largest_here
@@ -93,7 +101,7 @@ def _share(difference: Difference) -> float:
     return difference.size / difference.allowed if difference.allowed else 0.0
 
 
-def _refuse_different_models(replicas: RunRecord, single: RunRecord) -> None:
+def _refuse_different_models(replicas: RunRecord, single: RunRecord, again: RunRecord) -> None:
     if min(replicas.steps, single.steps) == 0:
         raise ArgumentError(
             describe_problem(
@@ -104,20 +112,33 @@ def _refuse_different_models(replicas: RunRecord, single: RunRecord) -> None:
             )
         )
     kinds = ("weight", "state")
-    sides = [{name for kind in kinds for name in run.at(INITIAL, kind)} for run in (replicas, single)]
-    if sides[0] != sides[1]:
-        raise ArgumentError(
-            describe_problem(
-                "The two runs built different models",
-                received=f"variables on one side only: {', '.join(sorted(sides[0] ^ sides[1])[:6])}",
-                expected="the same model, with the same names, whenever it is built",
-                fix="Build the model from scratch in each call, without counters or random choices.",
-            )
+    for run in (single, again):
+        sides = [
+            {f"{name} {v.shape}" for kind in kinds for name, v in each.one(INITIAL, kind).items()}
+            for each in (replicas, run)
+        ]
+        if sides[0] != sides[1]:
+            _refuse_builds(f"variables on one side only: {', '.join(sorted(sides[0] ^ sides[1])[:6])}")
+    if changed := other_settings(single.facts, again.facts):
+        _refuse_builds(f"an optimizer with {changed}")
+
+
+def _refuse_builds(received: str) -> None:
+    raise ArgumentError(
+        describe_problem(
+            "The runs built different models",
+            received=received,
+            expected="the same model, with the same names and settings, whenever it is built",
+            fix="Build the model from scratch in each call, without counters or random choices.",
         )
+    )
 
 
 def _shared_rows(replicas: RunRecord, single: RunRecord) -> list[Finding]:
-    """Rows that several replicas train on, beyond those that the dataset itself has twice."""
+    """Rows that several workers train on, beyond those that the dataset itself has twice.
+
+    The replicas of one worker share out what it reads, so only workers can overlap.
+    """
     by_place: dict[int, list[Array]] = {}
     steps_of: list[tuple[int, Array]] = []
     for step in range(replicas.steps):
@@ -125,12 +146,13 @@ def _shared_rows(replicas: RunRecord, single: RunRecord) -> list[Finding]:
             by_place.setdefault(place, []).append(rows)
             steps_of.append((step, rows))
     own = [single.one(step, "own_row")[""] for step in range(_num_own(single))]
-    if len(by_place) < 2 or not own:
+    if replicas.facts.workers < 2 or not own:
         return []
     seen = np.concatenate([rows for _, rows in steps_of])
     on_one_device = np.concatenate(own)[: len(seen)]
     surplus = _num_repeated(seen) - _num_repeated(on_one_device)
-    if surplus <= 0:
+    by_chance = _BY_CHANCE * len(seen) if _num_repeated(on_one_device) else 0
+    if surplus <= by_chance:
         return []
     joined = {place: np.concatenate(rows) for place, rows in by_place.items()}
     shared = {pair: len(np.intersect1d(joined[pair[0]], joined[pair[1]])) for pair in itertools.combinations(joined, 2)}
@@ -181,14 +203,18 @@ class _Step:
         step: int,
         tolerance: float,
         random: dict[str, None],
+        uncertain: dict[str, Array],
     ) -> None:
         self._runs = runs
         self._step, self._tolerance, self._random = step, tolerance, random
         self._compared = 0
         self._worst: Difference | None = None
-        # A step that is random itself is random in every value, though one may come out alike in two runs.
+        self._uncertain = uncertain  # of the steps so far, which this one goes on with
+        self._slack = self._uncertain_change()
+        # A step that is random is random in every value, though one may come out alike in two runs. The gradients tell:
+        # a metric may also jump on rounding, as an accuracy does.
         self._chance = 0.0
-        self._chance = max(self._yardstick(kind).noise for kind in ("log", "gradient"))
+        self._chance = self._yardstick("gradient" if runs[1].at(step, "gradient") else "log").noise
 
     def compare(self) -> tuple[list[Finding], int, Difference | None]:
         """Returns the findings, how many values were compared, and the largest difference."""
@@ -199,6 +225,7 @@ class _Step:
             for d in apart[:1]
         ]
         logs, gradients = self._differences("log"), self._differences("gradient")
+        self._note_uncertain_gradients()
         states = [d for d in self._differences("state") if d.name not in {a.name for a in apart}]
         weights = self._differences("weight")
         diverged = self._copies_that_differ("weight")
@@ -212,7 +239,7 @@ class _Step:
             words = self._copies_words(diverged[0])
             found.append(Finding(step, "weight", diverged[0].name, Cause.NOT_EXCHANGED, words, _names(diverged[1:])))
         elif weights and not gradients:
-            cause, evidence = explain_weights(replicas.facts, weights)
+            cause, evidence = explain_weights(replicas.facts, self._runs[1].facts, weights)
             found.append(Finding(step, "weight", weights[0].name, cause, evidence, _names(weights[1:])))
         if states:
             cause, evidence = explain_states(replicas.facts, states)
@@ -226,7 +253,38 @@ class _Step:
         _, single, again = self._runs
         reference = single.one(INITIAL, kind) if kind in ("weight", "state") else None
         right, other = single.one(self._step, kind), again.one(self._step, kind)
-        return Yardstick(right, other, self._tolerance, reference, chance=self._chance)
+        slack = self._slack if kind == "state" else 0.0
+        return Yardstick(
+            kind,
+            right,
+            other,
+            self._tolerance,
+            reference,
+            chance=self._chance,
+            uncertain=self._uncertain,
+            slack=slack,
+        )
+
+    def _note_uncertain_gradients(self) -> None:
+        yardstick = self._yardstick("gradient")
+        runs = [run.one(self._step, "gradient") for run in self._runs]
+        for name, right in runs[1].items():
+            others = [run[name] for run in runs if name in run and run[name].shape == right.shape]
+            part = yardstick.uncertain_part(name, others)
+            before = self._uncertain.get(name)
+            self._uncertain[name] = part if before is None else np.maximum(before, part)
+
+    def _uncertain_change(self) -> float:
+        """How far weights may lie apart after the steps before this one, of rounding."""
+        before = [run.one(self._step - 1, "weight") for run in self._runs]
+        start = self._runs[1].one(INITIAL, "weight")
+        changes = [
+            largest(self._uncertain[name] * np.abs(np.asarray(run[name], np.float64) - start[name]))
+            for run in before
+            for name in run
+            if name in start and name in self._uncertain and self._uncertain[name].shape == start[name].shape
+        ]
+        return 2 * max(changes, default=0.0)
 
     def _differences(self, kind: str) -> list[Difference]:
         replicas = self._runs[0]
@@ -251,7 +309,7 @@ class _Step:
         for name, places in self._runs[0].at(self._step, kind).items():
             first, *others = places.values()
             allowed = self._tolerance * largest(first)
-            yardstick = Yardstick({name: first}, {}, self._tolerance)
+            yardstick = Yardstick(kind, {name: first}, {}, self._tolerance)
             for other in others:
                 difference = dataclasses.replace(yardstick.measure(name, other), allowed=allowed)
                 if difference.matters:

@@ -68,7 +68,14 @@ class Cause(enum.Enum):
         "a metric that does not add up",
         "The gradients are right, but this value differs: the metric's states, summed over the replicas, do not give "
         "the state of one device, or train_step returns a value that is not a mean over rows.",
-        "Keep in a metric's variables sums over rows, and work the rest out in result().",
+        "Keep in a metric's variables sums over rows, and work the rest out in result(). In a train_step, log means "
+        "over rows: what compute_loss and scale_loss return is a replica's share of the loss.",
+    )
+    SETTINGS = (
+        "another optimizer",
+        "The optimizer was built with other settings on several replicas than on one device.",
+        "Build it with the same ones; if they are meant to depend on the number of replicas, such as a learning rate, "
+        "verify with that left out.",
     )
     UPDATE = (
         "the optimizer's update",

@@ -54,6 +54,8 @@ class ModelFacts:
         train_step: The class that has a `train_step` of its own; empty if it is Keras's.
         batch_statistics: Names of the layers that normalise by the rows of their own replica.
         precision: Machine epsilon of the least precise number that a layer computes with.
+        workers: Processes of the run, each of which reads the dataset.
+        settings: The optimizer's settings, such as its learning rate, in JSON.
     """
 
     replicas: int = 1
@@ -62,6 +64,8 @@ class ModelFacts:
     train_step: str = ""
     batch_statistics: tuple[str, ...] = ()
     precision: float = 0.0
+    workers: int = 1
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class RunRecord:

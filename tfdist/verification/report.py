@@ -16,7 +16,8 @@ def describe_comparison(comparison: Comparison) -> str:
         lines.append(f"tfdist verify: DIFFERS from one device, {scope}.")
         lines += [f"{number}. {finding}" for number, finding in enumerate(c.findings, 1)]
     else:
-        lines.append(f"tfdist verify: same as one device, {scope}; {c.compared} values compared.")
+        verdict = "no difference found, though compared only roughly" if c.notes else "same as one device"
+        lines.append(f"tfdist verify: {verdict}, {scope}; {c.compared} values compared.")
     if c.largest and not c.findings:
         lines.append(f"  Largest difference that counts as rounding or chance: {c.largest}")
     lines += [f"  Note: {note}" for note in c.notes]

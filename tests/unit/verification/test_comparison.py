@@ -130,7 +130,7 @@ FAULTS = [
     (averaged_wrongly, {}, 0, "variable", "d/mean", Cause.LAYER_STATE),
     (averaged_wrongly, {"batch_statistics": ("d",)}, 0, "variable", "d/mean", Cause.BATCH_STATISTICS),
     (same_seed, {}, 1, "seed generator", "drop", Cause.SHARED_SEED),
-    (same_rows, {}, 1, "rows", "of replicas 0 and 1", Cause.OVERLAPPING_SHARDS),
+    (same_rows, {"workers": 2}, 1, "rows", "of replicas 0 and 1", Cause.OVERLAPPING_SHARDS),
     (other_weights, {}, 1, "weight", "d/kernel", Cause.UPDATE),
     (other_weights, {"clipping": "clipnorm=1.0"}, 1, "weight", "d/kernel", Cause.CLIPPED_BEFORE_SUM),
     (own_weights, {}, 0, "weight", "d/kernel", Cause.NOT_EXCHANGED),
@@ -215,6 +215,7 @@ def test_what_differs_on_one_device_too_is_no_finding():
     [note] = result.notes
     assert note.startswith("Random on one device, too")
     assert note.endswith("compared only roughly: metric mae.")
+    assert describe_comparison(result).startswith("tfdist verify: no difference found, though compared only roughly, 3")
 
 
 def test_half_precision_rounds_more():
@@ -235,8 +236,104 @@ def test_zero_gradients_that_an_optimizer_magnifies_hide_nothing():
     assert (found.name, found.cause) == ("d/kernel", Cause.LOSS_SCALING)
 
 
+def test_replicas_of_one_worker_share_out_what_it_reads():
+    """A dataset that repeats rows may repeat others on one device, which reads it anew."""
+    run = replicas_run()
+    same_rows(run)
+    assert not compare_runs(run, single_run(), single_run()).findings
+
+
+def test_a_dataset_that_repeats_rows_may_repeat_more_by_chance():
+    run, single = replicas_run(workers=2), single_run()
+    rows = np.arange(40, dtype=np.uint64)
+    for place in (0, 1):
+        run.values[Key(0, "row", "", place)] = rows[20 * place : 20 * place + 20] // 2 * 2
+    single.values[Key(0, "own_row", "", 0)] = np.concatenate([run.values[Key(0, "row", "", r)] for r in (0, 1)])
+    run.values[Key(0, "row", "", 1)][0] = 0
+    assert not compare_runs(run, single, single).findings
+    run.values[Key(0, "row", "", 1)][:] = run.values[Key(0, "row", "", 0)]
+    [found] = compare_runs(run, single, single).findings
+    assert found.cause is Cause.OVERLAPPING_SHARDS
+
+
+def test_an_optimizer_with_other_settings():
+    run, single = (
+        replicas_run(settings={"learning_rate": "0.2", "momentum": "0"}),
+        single_run(),
+    )
+    other_weights(run)
+    single.facts.settings.update(learning_rate="0.1", momentum="0")
+    [found] = compare_runs(run, single, single).findings
+    assert (found.what, found.cause) == ("weight", Cause.SETTINGS)
+    assert "learning_rate=0.2 instead of 0.1." in found.evidence
+
+
+@pytest.mark.parametrize("changed", ["settings", "shape"])
+def test_a_model_that_differs_at_each_call(changed):
+    single, again = single_run(), single_run()
+    if changed == "settings":
+        single.facts.settings["learning_rate"], again.facts.settings["learning_rate"] = "0.1", "0.2"
+    else:
+        again.values[Key(INITIAL, "weight", "d/kernel", 0)] = np.zeros((2, 3))
+    with pytest.raises(ArgumentError, match="The runs built different models"):
+        compare_runs(replicas_run(), single, again)
+
+
+def with_bias(gradient, steps):
+    """A bias whose gradient is of the size given, in runs on replicas, on one device, and that again."""
+    runs = replicas_run(), single_run(), single_run()
+    for run, sign, change in zip(runs, (-1, 1, 1), steps, strict=True):
+        for step in range(STEPS):
+            run.values[Key(step, "gradient", "d/bias", 0)] = np.array([sign * gradient])
+            run.values[Key(step, "weight", "d/bias", 0)] = np.array([change])
+        run.values[Key(INITIAL, "weight", "d/bias", 0)] = np.array([0.0])
+    return runs
+
+
+def test_steps_that_an_optimizer_makes_of_rounding_are_no_finding():
+    """Though the two runs on one device, by chance, made the same ones."""
+    result = compare_runs(*with_bias(1e-8, steps=(-0.1, 0.1, 0.1)))
+    assert not result.findings
+    assert not result.notes
+
+
+def test_steps_beyond_what_rounding_explains_are():
+    replicas, single, again = with_bias(1e-8, steps=(-0.1, 0.1, 0.1))
+    for run in (replicas, single, again):
+        run.values[Key(0, "gradient", "d/bias", 0)] = np.array([0.1])
+    [found] = compare_runs(replicas, single, again).findings
+    assert (found.name, found.cause) == ("d/bias", Cause.UPDATE)
+
+
+def test_a_metric_that_jumps_hides_no_wrong_gradient():
+    """An accuracy, by a row on rounding; the gradients are the same in both runs on one device."""
+    runs = replicas_run(), single_run(), single_run()
+    not_scaled(runs[0])
+    runs[2].values[Key(0, "log", "mae", 0)] = np.array(0.9)
+    assert Cause.LOSS_SCALING in {found.cause for found in compare_runs(*runs).findings}
+
+
+def test_a_little_chance_in_a_step_is_in_all_its_values():
+    """A thousandth, as of weak noise in a layer, though the loss came out alike in both runs on one device."""
+    runs = replicas_run(), single_run(), single_run()
+    for run, off in zip(runs, (1e-3, 0.0, 1e-3), strict=True):
+        run.values[Key(0, "gradient", "d/kernel", 0)] = right_gradient(0) * (1 + off)
+    runs[0].values[Key(0, "log", "loss", 0)] = np.array(1.0005)
+    runs[2].values[Key(0, "log", "mae", 0)] = np.array(0.50025)
+    assert not compare_runs(*runs).findings
+
+
+def test_a_large_loss_hides_no_metric():
+    runs = replicas_run(), single_run(), single_run()
+    for run in runs:
+        run.values[Key(0, "log", "loss", 0)] = np.array(1e9)
+    runs[0].values[Key(0, "log", "mae", 0)] = np.array(0.49)
+    [found] = compare_runs(*runs).findings
+    assert (found.what, found.name) == ("metric", "mae")
+
+
 def test_rows_that_the_dataset_has_twice_are_no_overlap():
-    run, single = replicas_run(), single_run()
+    run, single = replicas_run(workers=2), single_run()
     same_rows(run)
     own = single.values[Key(1, "own_row", "", 0)]
     single.values[Key(1, "own_row", "", 0)] = np.concatenate([own[:2], own[:2]])
