@@ -291,6 +291,43 @@ def losses_of_two_outputs(strategy):
     close(model.evaluate(data, return_dict=True, verbose=0)["b_loss"], 7 / 3)
 
 
+class LoggedLoss(keras.Model):
+    """Returns the loss, as it is and as a mean of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = keras.metrics.Mean(name="mean")
+        self.dense = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", kernel_regularizer="l2")
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+    def train_step(self, data):
+        x, y = data
+        loss = self.compute_loss(y=y, y_pred=self(x))
+        self.mean.update_state(loss)
+        return {"own": loss, "mean": self.mean.result()}
+
+
+def log_a_loss(strategy, name):
+    with strategy.scope():
+        model = LoggedLoss()
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+    x = np.array([[1.0], [2.0], [4.0]])
+    history = model.fit(tf.data.Dataset.from_tensor_slices((x, 0 * x)).batch(3), verbose=0).history
+    close(history[name], 7.01)
+
+
+@probe("Trainer.compute_loss", on="mirrored", stock=False, fails_with="AssertionError")
+def loss_of_compute_loss_that_a_step_returns(strategy):
+    log_a_loss(strategy, "own")
+
+
+@probe("Mean.update_state", on="mirrored", stock=False, fails_with="AssertionError")
+def mean_of_a_loss(strategy):
+    log_a_loss(strategy, "mean")
+
+
 @probe("SeedGenerator.next", on="mirrored", stock=False, fails_with="AssertionError: the same mask")
 def dropout_masks(strategy):
     model = model_of(strategy, lambda: AlwaysDropout(0.5, seed=1), features=64)

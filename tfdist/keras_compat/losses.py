@@ -20,7 +20,7 @@ import tensorflow as tf
 from tfdist.errors import UnsupportedError, describe_problem
 from tfdist.keras_compat import private_names
 from tfdist.keras_compat.override import Override
-from tfdist.keras_compat.private_names import CompileLoss, Loss, keras_backend
+from tfdist.keras_compat.private_names import CompileLoss, Loss, Mean, Trainer, keras_backend
 from tfdist.keras_compat.step_view import ReplicaView, current_view
 
 __all__ = ["OVERRIDES", "scale_loss"]
@@ -109,9 +109,33 @@ def _make_loss_call(original: Any) -> Any:
                     fix="Give Dice or Tversky an `axis` without the batch axis 0; train Circle on one device.",
                 )
             )
-        return original(self, y_true, y_pred, sample_weight)
+        loss = original(self, y_true, y_pred, sample_weight)
+        return view.remember_share(loss) if isinstance(view, ReplicaView) else loss
 
     return call_loss
+
+
+def _make_compute_loss(original: Any) -> Any:
+    @functools.wraps(original)
+    def compute_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = original(self, *args, **kwargs)
+        view = current_view()
+        return view.remember_share(loss) if isinstance(view, ReplicaView) else loss
+
+    return compute_loss
+
+
+def _make_mean_update(original: Any) -> Any:
+    @functools.wraps(original)
+    def update_state(self: Any, values: Any, sample_weight: Any = None) -> Any:
+        view = current_view()
+        if isinstance(view, ReplicaView) and view.is_share(values):
+            if sample_weight is None:
+                sample_weight = tf.cast(view.num_rows, values.dtype) / tf.cast(view.num_rows_global, values.dtype)
+            values = view.unscale_loss(values)
+        return original(self, values, sample_weight)
+
+    return update_state
 
 
 def _make_compile_loss_call(original: Any) -> Any:
@@ -139,7 +163,9 @@ def scale_loss(loss: Any) -> Any:
         The loss times this replica's share of the rows of the global batch; outside of a step of tfdist's, times
         1 / number of replicas, as Keras does (keras/src/losses/loss.py, `scale_loss_for_distribution`).
     """
-    return private_names.loss_module.scale_loss_for_distribution(tf.convert_to_tensor(loss))
+    share = private_names.loss_module.scale_loss_for_distribution(tf.convert_to_tensor(loss))
+    view = current_view()
+    return view.remember_share(share) if isinstance(view, ReplicaView) else share
 
 
 OVERRIDES = (
@@ -178,5 +204,17 @@ OVERRIDES = (
         "call",
         _make_compile_loss_call,
         "The losses of several outputs are averaged over replicas however many rows each saw.",
+    ),
+    Override(
+        Trainer,
+        "compute_loss",
+        _make_compute_loss,
+        "A custom `train_step` that logs the loss of `compute_loss` logs a share of it.",
+    ),
+    Override(
+        Mean,
+        "update_state",
+        _make_mean_update,
+        "The mean of a loss of which each replica has a share is 1/N of it.",
     ),
 )

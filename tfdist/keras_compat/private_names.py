@@ -23,6 +23,7 @@ from keras.src.backend.tensorflow.trainer import TensorFlowTrainer  # Keras 3.8 
 from keras.src.legacy.saving import legacy_h5_format  # Keras 3.8 - 3.15
 from keras.src.losses import loss as loss_module  # Keras 3.8 - 3.15
 from keras.src.losses.loss import Loss  # Keras 3.8 - 3.15
+from keras.src.metrics.reduction_metrics import Mean  # Keras 3.8 - 3.15
 from keras.src.optimizers.base_optimizer import BaseOptimizer  # Keras 3.8 - 3.15
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Keras 3.8 - 3.15
 from keras.src.random.seed_generator import SeedGenerator, draw_seed  # Keras 3.8 - 3.15
@@ -46,6 +47,7 @@ __all__ = [
     "EpochIterator",
     "Loss",
     "LossScaleOptimizer",
+    "Mean",
     "SeedGenerator",
     "ShardedVariable",
     "TFOptimizer",

@@ -137,6 +137,7 @@ class ReplicaView(CopyView):
         self._to_average: dict[int, Any] = {}
         self._reducing = False
         self._in_compile_loss = False
+        self._shares: dict[int, tf.Tensor] = {}
         self.num_scaled_losses = 0
         self.num_reductions = 0
 
@@ -184,6 +185,16 @@ class ReplicaView(CopyView):
         rows = tf.maximum(self.num_rows, 1)
         return value * tf.cast(self.num_rows_global, value.dtype) / tf.cast(rows, value.dtype)
 
+    def remember_share(self, loss: tf.Tensor) -> tf.Tensor:
+        """Takes note that `loss` is this replica's share of a loss of the global batch, and returns it."""
+        if tf.is_tensor(loss) and loss.shape.rank == 0:
+            self._shares[id(loss)] = loss
+        return loss
+
+    def is_share(self, value: Any) -> bool:
+        """Whether `value` is a share that was remembered."""
+        return id(value) in self._shares
+
     def silence_if_empty(self, value: tf.Tensor) -> tf.Tensor:
         """Makes 0 of what the stand-in row of an empty replica contributes to a sum."""
         return tf.where(self.num_rows > 0, value, tf.zeros_like(value)) if self.may_be_empty else value
@@ -228,8 +239,9 @@ class ReplicaView(CopyView):
         return sums[: len(tensors)]
 
     def weighted(self, value: tf.Tensor) -> tf.Tensor:
-        """Weights a value of this replica's rows by their number."""
-        return self.silence_if_empty(value * tf.cast(self.num_rows, value.dtype))
+        """Weights a value of this replica's rows by their number, so that the replicas' values can be added up."""
+        rows = self.num_rows_global if self.is_share(value) else self.num_rows
+        return self.silence_if_empty(value * tf.cast(rows, value.dtype))
 
     @contextlib.contextmanager
     def reduced(self) -> Iterator[None]:

@@ -166,6 +166,47 @@ def custom_train_step(strategy):
     return outcome(model, model.fit(dataset(x, y), epochs=3, verbose=0, validation_data=(x[:9], y[:9])), x, y)
 
 
+class GuideStep(keras.Model):
+    """The step of Keras's guide "Customizing what happens in fit()"."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1, kernel_regularizer="l2")
+
+    def call(self, x):
+        return self.dense(x)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=y_pred)
+        variables = self.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, y_pred)
+        return {"own": loss, **{name: value for m in self.metrics for name, value in _named(m.result(), m.name)}}
+
+
+def _named(result, name):
+    return result.items() if isinstance(result, dict) else [(name, result)]
+
+
+@case()
+def custom_train_step_of_the_guide(strategy):
+    x, y = regression()
+    with strategy.scope():
+        model = GuideStep()
+        model(np.zeros((1, 4), "float32"))
+        fixed_weights(model)
+        model.compile(keras.optimizers.SGD(0.05), "mse", metrics=["mae"])
+    history = model.fit(dataset(x, y, batch=7), epochs=3, verbose=0)
+    return outcome(model, history)
+
+
 class TwoOptimizers(keras.Model):
     """Two parts that are trained by an optimizer each, in one step."""
 
