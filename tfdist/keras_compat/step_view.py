@@ -221,7 +221,7 @@ class ReplicaView(CopyView):
         present = [g for g in gradients if g is not None]
         if self.may_be_empty:
             # A loss that is a sum, not a mean, is not scaled, so the stand-in row must be silenced here.
-            present = [_zero_unless(self.num_rows > 0, g) for g in present]
+            present = _zeros_unless(self.num_rows > 0, present)
         reduced = iter(self._exchange(present))
         return [None if g is None else next(reduced) for g in gradients]
 
@@ -258,8 +258,11 @@ class ReplicaView(CopyView):
         return self._reducing
 
 
-def _zero_unless(condition: tf.Tensor, gradient: Any) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        values = _zero_unless(condition, gradient.values)
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return tf.where(condition, gradient, tf.zeros_like(gradient))
+def _zeros_unless(condition: tf.Tensor, gradients: list[Any]) -> list[Any]:
+    """Returns the gradients, or zeros. A branch, which passes large tensors on without touching them."""
+    parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+    chosen = tf.cond(condition, lambda: [tf.identity(v) for v in parts], lambda: [tf.zeros_like(v) for v in parts])
+    return [
+        tf.IndexedSlices(value, g.indices, g.dense_shape) if isinstance(g, tf.IndexedSlices) else value
+        for g, value in zip(gradients, chosen, strict=True)
+    ]
