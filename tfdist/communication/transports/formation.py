@@ -14,7 +14,7 @@ from tfdist.cluster.address import split_address
 from tfdist.communication.transports import handshake, problems, shared_memory
 from tfdist.communication.transports.channel import Channel, Frame
 from tfdist.communication.transports.handshake import Claims, HandshakeError
-from tfdist.communication.transports.host_exchange import shared_bytes
+from tfdist.communication.transports.host_exchange import piece_bytes_for, shared_bytes
 from tfdist.communication.transports.interface import Array, TimeLimit
 from tfdist.communication.transports.links import Links, Peer
 from tfdist.communication.transports.tcp import TcpTransport
@@ -29,8 +29,6 @@ _STRANGER_LIMIT_S = 10.0
 _RETRY_AFTER_S = 0.2
 _SOCKET_BUFFER_BYTES = 1 << 22
 _DATA, _CHANNEL = "data", "messages"
-_PIECE_BYTES_ONE_HOST = 1 << 19
-_PIECE_BYTES_SEVERAL_HOSTS = 1 << 22
 
 
 class Listener:
@@ -401,7 +399,7 @@ def _share_memory(links: Links, hosts: Sequence[str]) -> tuple[int, list[list[in
     by_host: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):
         by_host.setdefault(host or f"alone {rank}", []).append(rank)
-    piece_bytes = _PIECE_BYTES_ONE_HOST if len(by_host) == 1 else _PIECE_BYTES_SEVERAL_HOSTS
+    piece_bytes = piece_bytes_for(max(map(len, by_host.values())))
     own = next(ranks for ranks in by_host.values() if links.rank in ranks)
     memory, others = None, own[1:]
     if others and links.rank == own[0]:

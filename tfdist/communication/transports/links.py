@@ -22,7 +22,7 @@ from tfdist.errors import TfdistError
 
 __all__ = ["PIECE_BYTES", "Links", "Peer"]
 
-PIECE_BYTES = 1 << 18  # what is sent or added at once: half of a small second-level cache
+PIECE_BYTES = 1 << 19  # what is sent or added at once: half of a second-level cache
 _MOST_VIEWS = 64
 _GRACE_S = 1.0  # for the answers of those who are asked whom they wait for
 _FAREWELL_S = 1.0  # for the reason of a member whose data connection has ended
