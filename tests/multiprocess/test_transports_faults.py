@@ -1,5 +1,6 @@
 """Members that die, stop, lie or leave, between real processes: what the others say, and that they can go on."""
 
+import os
 import signal
 import socket
 import time
@@ -36,6 +37,17 @@ def test_killed_before_its_part(hosts, shapes):
         members.tell("reduce", [0, 1, 3], shapes=shapes)
         members[2].signal(signal.SIGKILL)
         assert_all_name(members.answers([0, 1, 3]), "PeerLostError", "worker 2", "closed")
+
+
+def test_killed_with_a_forked_process_left():
+    with Members(2) as members:
+        members.form()
+        child = members[1].ask("fork")["pid"]
+        members[0].tell("reduce", shapes=[[5]])
+        members[1].signal(signal.SIGKILL)
+        assert_all_name([members[0].answer()], "PeerLostError", "worker 1", "closed")
+        os.kill(child, 0)  # it was still there
+        os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("hosts", ["aaaa", "abcd", "aabb"])

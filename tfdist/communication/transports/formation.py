@@ -244,6 +244,7 @@ class _Forming:
         self._sockets: dict[tuple[str, int], socket.socket] = {}
         self._channels: dict[int, tuple[int, Channel]] = {}  # by descriptor; with the rank
         self._try_at = {(kind, rank): 0.0 for kind in (_CHANNEL, _DATA) for rank in range(own.rank)}
+        self._num_failed = dict.fromkeys(self._try_at, 0)
         self._reasons: dict[int, str] = {}
         self._logged: set[tuple[str, str]] = set()
         self.hosts = {own.rank: own.host}
@@ -287,7 +288,8 @@ class _Forming:
             own = replace(self._own, channel=kind, to_rank=rank)
             host, port = split_address(self._addresses[rank])
             try:
-                family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+                places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                family, _, _, _, place = places[self._num_failed[kind, rank] % len(places)]
                 connection = socket.socket(family, socket.SOCK_STREAM)
             except OSError as error:
                 self._try_again((kind, rank), f"{error.strerror or error}")
@@ -301,6 +303,7 @@ class _Forming:
 
     def _try_again(self, wanted: tuple[str, int], reason: str) -> None:
         self._reasons[wanted[1]] = reason
+        self._num_failed[wanted] += 1
         self._try_at[wanted] = time.monotonic() + _RETRY_AFTER_S
 
     def _wait(self, end: float) -> None:

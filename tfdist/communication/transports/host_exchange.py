@@ -26,7 +26,7 @@ from tfdist.communication.transports.summation import sum_in_order
 
 __all__ = ["HostExchange", "piece_bytes_for", "shared_bytes", "signal_positions"]
 
-_AHEAD = 2  # pieces that a member writes before it waits for others, so that few waits are needed
+_AHEAD = 2  # pieces that a member writes before it waits for others, so that it waits seldom
 _NUM_BUFFERS = 2 * _AHEAD + 2  # see `HostExchange`
 _LARGEST_PIECE_BYTES, _SMALLEST_PIECE_BYTES = 1 << 21, 1 << 18
 _SLOTS_BYTES = 1 << 23  # of one piece of all members
@@ -63,10 +63,10 @@ def signal_positions(num_pieces: int, result_signal: str | None) -> dict[tuple[s
             order.append((_READY, piece + _AHEAD))
         if result_signal == _SUMMED:
             order.append((_SUMMED, piece))
-        elif result_signal == _FINISHED and piece:
-            order.append((_FINISHED, piece - 1))
+        elif result_signal == _FINISHED and piece >= _AHEAD:
+            order.append((_FINISHED, piece - _AHEAD))
     if result_signal == _FINISHED:
-        order.append((_FINISHED, num_pieces - 1))
+        order += [(_FINISHED, piece) for piece in range(max(0, num_pieces - _AHEAD), num_pieces)]
     return {signal: position for position, signal in enumerate(order)}
 
 
@@ -74,10 +74,10 @@ class HostExchange:
     """The sums of a member that shares memory with others.
 
     A member writes a = 2 pieces more before it waits for piece k of the others. So a member that has said that piece k
-    is ready has read what it needs of piece k - a - 1 (of the result, which it copies out a step later: k - a - 2). A
-    member that is about to write piece k has heard from all that piece k - a - 1 is ready, so all have read piece
-    k - 2 a - 2: with 2 a + 2 buffers, which are taken in turns, no member needs to say that it has read something. The
-    count of pieces goes on from one sum to the next.
+    is ready has read what it needs of piece k - a - 1. (A result is copied out a pieces after it was summed, so of the
+    result it has read piece k - 2 a - 1.) A member that is about to write piece k has heard from all that piece k - a -
+    1 is ready, so all have read piece k - 2 a - 2: with 2 a + 2 buffers, which are taken in turns, no member needs to
+    say that it has read something. The count of pieces goes on from one sum to the next.
 
     Args:
         links: The connections.
@@ -125,10 +125,11 @@ class HostExchange:
                 self._sum_into(out.segments(*pieces[k]), k, 0)
                 continue
             self._sum_slice(pieces[k], k, parts.dtype)
-            if k:
-                self._take_result(out, pieces, k - 1)
+            if k >= _AHEAD:
+                self._take_result(out, pieces, k - _AHEAD)
         if not is_direct:
-            self._take_result(out, pieces, len(pieces) - 1)
+            for k in range(max(0, len(pieces) - _AHEAD), len(pieces)):
+                self._take_result(out, pieces, k)
         self._links.run({}, _DOING)
         self._num_pieces_before += len(pieces)
 
