@@ -193,7 +193,7 @@ def test_strangers_do_not_disturb():
         hello = b"tfdistTR\x01" + bytes(32)
         for said in (
             b"",
-            b"GET / HTTP/1.1\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a.stranger.example\r\nAccept: */*\r\n\r\n",
             b"\0" * 5000,
             hello + b"\xff\xff",
             hello + b"\0\x02{}",

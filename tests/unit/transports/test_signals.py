@@ -28,19 +28,21 @@ def test_order(num_pieces, result_signal, expected):
 
 @given(st.integers(1, 40), st.sampled_from([None, "summed", "finished"]))
 def test_there_are_enough_buffers(num_pieces, result_signal):
-    """Whoever writes a piece knows from signals it has waited for that all have read what was in the buffer."""
+    """Whoever writes to a buffer knows from a signal it has waited for that its sender is done with what was in it."""
     positions = signal_positions(num_pieces, result_signal)
     ahead = 2
     num_buffers = shared_bytes(1, 1) // 2
-    for piece in range(num_pieces):
+    for piece in range(num_buffers, num_pieces):  # what is overwritten before belongs to the sum before
         overwritten = piece - num_buffers
-        if overwritten < 0:
-            continue  # of the sum before, all of whose signals have come
-        heard = "ready", piece - ahead - 1  # what the writer has waited for last
-        done_before = [done for done in range(num_pieces) if done + ahead < heard[1]]  # its sender has summed these
-        assert overwritten in done_before
+        # A slot: the writer has waited for `heard`. Its sender said so after it had read all pieces before `said_at`.
+        heard = piece - ahead - 1
+        said_at = heard - ahead
+        assert overwritten < said_at
+        # A result: before it sums a piece, a member has waited until all have said that their slots are ready. They
+        # said so after they had copied the old result out, which follows after the signal of that result.
         if result_signal is not None:
-            assert positions[heard] > positions.get((result_signal, overwritten - 1), -1)
+            assert positions["ready", piece] > positions[result_signal, overwritten]
+            assert overwritten < piece - 2 * ahead
 
 
 def test_size_of_pieces():
