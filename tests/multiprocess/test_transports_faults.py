@@ -16,6 +16,7 @@ def assert_all_name(answers, error, name, *words):
     for answer in answers:
         assert answer.get("error") == error, answer
         headline = answer["message"].split("\n")[0]
+        assert answer["message"].count("Received:") == 1, answer["message"]
         assert f"{name} at 127.0.0.1:" in headline, answer["message"]
         assert headline.count("worker") == 1, answer["message"]
         for word in words:

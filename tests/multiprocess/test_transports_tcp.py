@@ -42,6 +42,14 @@ def test_sums_equal_numpys(count, shares_memory):
         members.ask("close")
 
 
+@pytest.mark.parametrize("shares_memory", [True, False])
+def test_many_small_sums_one_after_the_other(shares_memory):
+    with Members(4) as members:
+        members.form(shares_memory=shares_memory)
+        expected = {"digests": [expected_sum(4, [[1], [3]], "float32")]}
+        assert members.ask("reduce", shapes=[[1], [3]], times=1000) == [expected] * 4
+
+
 def test_gathers_rows_of_unequal_numbers():
     with Members(3) as members:
         members.form()

@@ -27,6 +27,7 @@ _BACKLOG = 512
 _MOST_STRANGERS = 256  # half-open connections at a time; the oldest goes first
 _STRANGER_LIMIT_S = 10.0
 _RETRY_AFTER_S = 0.2
+_REFUSAL_AFTER_S = 1.0
 _SOCKET_BUFFER_BYTES = 1 << 22
 _DATA, _CHANNEL = "data", "messages"
 
@@ -246,6 +247,8 @@ class _Forming:
         self._try_at = {(kind, rank): 0.0 for kind in (_CHANNEL, _DATA) for rank in range(own.rank)}
         self._num_failed = dict.fromkeys(self._try_at, 0)
         self._reasons: dict[int, str] = {}
+        self._refusal: ArgumentError | None = None
+        self._refused_at = 0.0
         self._logged: set[tuple[str, str]] = set()
         self.hosts = {own.rank: own.host}
         self.early_frames: list[tuple[int, Frame]] = []
@@ -257,6 +260,8 @@ class _Forming:
         try:
             while missing := self._missing():
                 now = time.monotonic()
+                if self._refusal is not None and self._is_late_to_refuse(now):
+                    raise self._refusal
                 if now >= end:
                     details = [f"{self._names[r]}: {self._reasons.get(r, 'it has not come')}" for r in missing]
                     report = {
@@ -276,6 +281,10 @@ class _Forming:
             attempt.socket.close()
         channels = dict(self._channels.values())
         return {r: Peer(r, self._names[r], self._sockets[_DATA, r], channels[r]) for r in self._others}
+
+    def _is_late_to_refuse(self, now: float) -> bool:
+        is_trying = self._try_at or any(attempt.wanted is not None for attempt in self._attempts.values())
+        return now >= self._refused_at + _REFUSAL_AFTER_S or not is_trying
 
     def _missing(self) -> list[int]:
         return [r for r in self._others if (_DATA, r) not in self._sockets or (_CHANNEL, r) not in self._sockets]
@@ -345,7 +354,13 @@ class _Forming:
             attempt.move()
         except HandshakeError as error:
             if error.is_final and attempt.wanted is not None:
-                raise _refused(self._names[attempt.wanted[1]], str(error), self._names[self._own.rank]) from None
+                # Not raised at once: first, all others learn from this one's hello why it does not come.
+                peer, own = self._names[attempt.wanted[1]], self._names[self._own.rank]
+                self._refusal = self._refusal or _refused(peer, str(error), own)
+                self._refused_at = self._refused_at or time.monotonic()
+                self._attempts.pop(number).socket.close()
+                self._try_at.pop(attempt.wanted, None)
+                return
             self._drop(number, str(error), error.claims)
         except (OSError, EOFError) as error:
             self._drop(number, getattr(error, "strerror", None) or str(error), None)

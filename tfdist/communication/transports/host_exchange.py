@@ -114,7 +114,8 @@ class HostExchange:
             result_signal = None if is_direct else _FINISHED if is_finisher else _SUMMED
             positions[peer.rank] = signal_positions(len(pieces), result_signal)
             peer.begin("D" if is_direct else "H", parts.size, parts.digest)
-            peer.incoming.append(memoryview(bytearray(len(positions[peer.rank]) - 1)))
+            if num_signals := len(positions[peer.rank]) - 1:  # an empty place would look like the end of the stream
+                peer.incoming.append(memoryview(bytearray(num_signals)))
         self._positions = positions
         for k in range(min(_AHEAD, len(pieces))):
             self._write(parts, pieces, k)

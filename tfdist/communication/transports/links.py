@@ -294,8 +294,6 @@ class Links:
                     self._read_channel(self._by_channel[number])
                 continue
             try:
-                if peer.outgoing and event & ~select.POLLIN and peer.send_some():
-                    has_moved = True
                 if peer.incoming and event & ~select.POLLOUT:
                     if not peer.receive_some():
                         self._lose(peer, "its connection was closed")
@@ -304,8 +302,12 @@ class Links:
                         peer.check_header(self.names[self.rank])
                     if peer.on_received is not None:
                         peer.on_received()
+                if peer.outgoing and event & ~select.POLLIN and peer.send_some():
+                    has_moved = True
             except BlockingIOError:
                 continue
+            except TfdistError:
+                raise  # some of these are OSErrors, too
             except OSError as error:
                 self._lose(peer, f"its connection failed ({error.strerror or error})")
         return has_moved
