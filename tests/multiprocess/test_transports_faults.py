@@ -1,5 +1,6 @@
 """Members that die, stop, lie or leave, between real processes: what the others say, and that they can go on."""
 
+import os
 import signal
 import socket
 import time
@@ -15,6 +16,7 @@ def assert_all_name(answers, error, name, *words):
     for answer in answers:
         assert answer.get("error") == error, answer
         headline = answer["message"].split("\n")[0]
+        assert answer["message"].count("Received:") == 1, answer["message"]
         assert f"{name} at 127.0.0.1:" in headline, answer["message"]
         assert headline.count("worker") == 1, answer["message"]
         for word in words:
@@ -36,6 +38,17 @@ def test_killed_before_its_part(hosts, shapes):
         members.tell("reduce", [0, 1, 3], shapes=shapes)
         members[2].signal(signal.SIGKILL)
         assert_all_name(members.answers([0, 1, 3]), "PeerLostError", "worker 2", "closed")
+
+
+def test_killed_with_a_forked_process_left():
+    with Members(2) as members:
+        members.form()
+        child = members[1].ask("fork")["pid"]
+        members[0].tell("reduce", shapes=[[5]])
+        members[1].signal(signal.SIGKILL)
+        assert_all_name([members[0].answer()], "PeerLostError", "worker 1", "closed")
+        os.kill(child, 0)  # it was still there
+        os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("hosts", ["aaaa", "abcd", "aabb"])
@@ -181,7 +194,7 @@ def test_strangers_do_not_disturb():
         hello = b"tfdistTR\x01" + bytes(32)
         for said in (
             b"",
-            b"GET / HTTP/1.1\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a.stranger.example\r\nAccept: */*\r\n\r\n",
             b"\0" * 5000,
             hello + b"\xff\xff",
             hello + b"\0\x02{}",

@@ -94,6 +94,14 @@ def test_a_reflected_hello_and_proof_are_refused():
     assert "means to talk to member 0" in str(accepting.error)
 
 
+def test_its_own_proof_sent_back_is_refused():
+    accepting = End(accept(ZERO, SECRET))
+    accepting.take(End(initiate(ONE, b"unknown")).sent)
+    accepting.take(accepting.sent[-32:])
+    assert accepting.claims is None
+    assert "does not know the secret" in str(accepting.error)
+
+
 def test_a_recorded_connection_cannot_be_played_again():
     one, zero = End(initiate(ONE, SECRET)), End(accept(ZERO, SECRET))
     hello = one.sent

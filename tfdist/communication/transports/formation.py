@@ -14,7 +14,7 @@ from tfdist.cluster.address import split_address
 from tfdist.communication.transports import handshake, problems, shared_memory
 from tfdist.communication.transports.channel import Channel, Frame
 from tfdist.communication.transports.handshake import Claims, HandshakeError
-from tfdist.communication.transports.host_exchange import shared_bytes
+from tfdist.communication.transports.host_exchange import piece_bytes_for, shared_bytes
 from tfdist.communication.transports.interface import Array, TimeLimit
 from tfdist.communication.transports.links import Links, Peer
 from tfdist.communication.transports.tcp import TcpTransport
@@ -27,10 +27,9 @@ _BACKLOG = 512
 _MOST_STRANGERS = 256  # half-open connections at a time; the oldest goes first
 _STRANGER_LIMIT_S = 10.0
 _RETRY_AFTER_S = 0.2
+_REFUSAL_AFTER_S = 1.0
 _SOCKET_BUFFER_BYTES = 1 << 22
 _DATA, _CHANNEL = "data", "messages"
-_PIECE_BYTES_ONE_HOST = 1 << 19
-_PIECE_BYTES_SEVERAL_HOSTS = 1 << 22
 
 
 class Listener:
@@ -246,7 +245,10 @@ class _Forming:
         self._sockets: dict[tuple[str, int], socket.socket] = {}
         self._channels: dict[int, tuple[int, Channel]] = {}  # by descriptor; with the rank
         self._try_at = {(kind, rank): 0.0 for kind in (_CHANNEL, _DATA) for rank in range(own.rank)}
+        self._num_failed = dict.fromkeys(self._try_at, 0)
         self._reasons: dict[int, str] = {}
+        self._refusal: ArgumentError | None = None
+        self._refused_at = 0.0
         self._logged: set[tuple[str, str]] = set()
         self.hosts = {own.rank: own.host}
         self.early_frames: list[tuple[int, Frame]] = []
@@ -258,6 +260,8 @@ class _Forming:
         try:
             while missing := self._missing():
                 now = time.monotonic()
+                if self._refusal is not None and self._is_late_to_refuse(now):
+                    raise self._refusal
                 if now >= end:
                     details = [f"{self._names[r]}: {self._reasons.get(r, 'it has not come')}" for r in missing]
                     report = {
@@ -278,6 +282,10 @@ class _Forming:
         channels = dict(self._channels.values())
         return {r: Peer(r, self._names[r], self._sockets[_DATA, r], channels[r]) for r in self._others}
 
+    def _is_late_to_refuse(self, now: float) -> bool:
+        is_trying = self._try_at or any(attempt.wanted is not None for attempt in self._attempts.values())
+        return now >= self._refused_at + _REFUSAL_AFTER_S or not is_trying
+
     def _missing(self) -> list[int]:
         return [r for r in self._others if (_DATA, r) not in self._sockets or (_CHANNEL, r) not in self._sockets]
 
@@ -289,7 +297,8 @@ class _Forming:
             own = replace(self._own, channel=kind, to_rank=rank)
             host, port = split_address(self._addresses[rank])
             try:
-                family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+                places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                family, _, _, _, place = places[self._num_failed[kind, rank] % len(places)]
                 connection = socket.socket(family, socket.SOCK_STREAM)
             except OSError as error:
                 self._try_again((kind, rank), f"{error.strerror or error}")
@@ -303,6 +312,7 @@ class _Forming:
 
     def _try_again(self, wanted: tuple[str, int], reason: str) -> None:
         self._reasons[wanted[1]] = reason
+        self._num_failed[wanted] += 1
         self._try_at[wanted] = time.monotonic() + _RETRY_AFTER_S
 
     def _wait(self, end: float) -> None:
@@ -344,7 +354,13 @@ class _Forming:
             attempt.move()
         except HandshakeError as error:
             if error.is_final and attempt.wanted is not None:
-                raise _refused(self._names[attempt.wanted[1]], str(error), self._names[self._own.rank]) from None
+                # Not raised at once: first, all others learn from this one's hello why it does not come.
+                peer, own = self._names[attempt.wanted[1]], self._names[self._own.rank]
+                self._refusal = self._refusal or _refused(peer, str(error), own)
+                self._refused_at = self._refused_at or time.monotonic()
+                self._attempts.pop(number).socket.close()
+                self._try_at.pop(attempt.wanted, None)
+                return
             self._drop(number, str(error), error.claims)
         except (OSError, EOFError) as error:
             self._drop(number, getattr(error, "strerror", None) or str(error), None)
@@ -401,7 +417,7 @@ def _share_memory(links: Links, hosts: Sequence[str]) -> tuple[int, list[list[in
     by_host: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):
         by_host.setdefault(host or f"alone {rank}", []).append(rank)
-    piece_bytes = _PIECE_BYTES_ONE_HOST if len(by_host) == 1 else _PIECE_BYTES_SEVERAL_HOSTS
+    piece_bytes = piece_bytes_for(max(map(len, by_host.values())))
     own = next(ranks for ranks in by_host.values() if links.rank in ranks)
     memory, others = None, own[1:]
     if others and links.rank == own[0]:

@@ -24,12 +24,20 @@ from tfdist.communication.transports.links import Links
 from tfdist.communication.transports.socket_exchange import SocketExchange
 from tfdist.communication.transports.summation import sum_in_order
 
-__all__ = ["HostExchange", "shared_bytes", "signal_positions"]
+__all__ = ["HostExchange", "piece_bytes_for", "shared_bytes", "signal_positions"]
 
-_NUM_BUFFERS = 4  # see `HostExchange`
+_AHEAD = 2  # pieces that a member writes before it waits for others, so that it waits seldom
+_NUM_BUFFERS = 2 * _AHEAD + 2  # see `HostExchange`
+_LARGEST_PIECE_BYTES, _SMALLEST_PIECE_BYTES = 1 << 21, 1 << 18
+_SLOTS_BYTES = 1 << 23  # of one piece of all members
 _SMALL_BYTES = 1 << 16
 _READY, _SUMMED, _FINISHED = "ready", "summed", "finished"
 _DOING = "summing over all members"
+
+
+def piece_bytes_for(num_local: int) -> int:
+    """How much of a bucket is in a slot at a time, where the largest host has so many members. Pure."""
+    return max(_SMALLEST_PIECE_BYTES, min(_LARGEST_PIECE_BYTES, _SLOTS_BYTES // num_local // 4096 * 4096))
 
 
 def shared_bytes(num_local: int, piece_bytes: int) -> int:
@@ -49,27 +57,27 @@ def signal_positions(num_pieces: int, result_signal: str | None) -> dict[tuple[s
     Returns:
         By signal and piece, in the order of sending. That of the first slot is the header, which is not counted.
     """
-    order = [(_READY, 0)]
+    order = [(_READY, piece) for piece in range(min(_AHEAD, num_pieces))]
     for piece in range(num_pieces):
-        if piece + 1 < num_pieces:
-            order.append((_READY, piece + 1))
+        if piece + _AHEAD < num_pieces:
+            order.append((_READY, piece + _AHEAD))
         if result_signal == _SUMMED:
             order.append((_SUMMED, piece))
-        elif result_signal == _FINISHED and piece:
-            order.append((_FINISHED, piece - 1))
+        elif result_signal == _FINISHED and piece >= _AHEAD:
+            order.append((_FINISHED, piece - _AHEAD))
     if result_signal == _FINISHED:
-        order.append((_FINISHED, num_pieces - 1))
+        order += [(_FINISHED, piece) for piece in range(max(0, num_pieces - _AHEAD), num_pieces)]
     return {signal: position for position, signal in enumerate(order)}
 
 
 class HostExchange:
     """The sums of a member that shares memory with others.
 
-    Piece k of the group's life uses buffer k modulo 4 of each slot. A member writes piece k + 1 before it waits for
-    piece k of the others. So a member that has said that piece k is ready has read what it needs of piece k - 2 (of the
-    result, which it copies out a step later: k - 3), and whoever has heard that of all may overwrite it: four buffers
-    are enough, and no member needs to say that it has read something. The count of pieces goes on from one sum to the
-    next.
+    A member writes a = 2 pieces more before it waits for piece k of the others. So a member that has said that piece k
+    is ready has read what it needs of piece k - a - 1. (A result is copied out a pieces after it was summed, so of the
+    result it has read piece k - 2 a - 1.) A member that is about to write piece k has heard from all that piece k - a -
+    1 is ready, so all have read piece k - 2 a - 2: with 2 a + 2 buffers, which are taken in turns, no member needs to
+    say that it has read something. The count of pieces goes on from one sum to the next.
 
     Args:
         links: The connections.
@@ -108,18 +116,20 @@ class HostExchange:
             peer.begin("D" if is_direct else "H", parts.size, parts.digest)
             peer.expect(memoryview(bytearray(len(positions[peer.rank]) - 1)))
         self._positions = positions
-        self._write(parts, pieces, 0)
+        for k in range(min(_AHEAD, len(pieces))):
+            self._write(parts, pieces, k)
         for k in range(len(pieces)):
-            self._write(parts, pieces, k + 1)
+            self._write(parts, pieces, k + _AHEAD)
             self._wait(_READY, k, self._ranks)
             if is_direct:
                 self._sum_into(out.segments(*pieces[k]), k, 0)
                 continue
             self._sum_slice(pieces[k], k, parts.dtype)
-            if k:
-                self._take_result(out, pieces, k - 1)
+            if k >= _AHEAD:
+                self._take_result(out, pieces, k - _AHEAD)
         if not is_direct:
-            self._take_result(out, pieces, len(pieces) - 1)
+            for k in range(max(0, len(pieces) - _AHEAD), len(pieces)):
+                self._take_result(out, pieces, k)
         self._links.run({}, _DOING)
         self._num_pieces_before += len(pieces)
 
@@ -128,7 +138,7 @@ class HostExchange:
         return buffer[: len(buffer) // dtype.itemsize * dtype.itemsize].view(dtype)
 
     def _write(self, parts: Bucket, pieces: list[tuple[int, int]], k: int) -> None:
-        if k == len(pieces):
+        if k >= len(pieces):
             return
         slot = self._buffer(self._index, k, parts.dtype)
         offset = 0

@@ -7,9 +7,11 @@ receives on all of them at once, never blocks in a call, and waits in `poll` onl
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
@@ -22,7 +24,7 @@ from tfdist.errors import TfdistError
 
 __all__ = ["PIECE_BYTES", "Links", "Peer"]
 
-PIECE_BYTES = 1 << 18  # what is sent or added at once: half of a small second-level cache
+PIECE_BYTES = 1 << 19  # what is sent or added at once: half of a second-level cache
 _MOST_VIEWS = 64
 _GRACE_S = 1.0  # for the answers of those who are asked whom they wait for
 _FAREWELL_S = 1.0  # for the reason of a member whose data connection has ended
@@ -177,10 +179,12 @@ class Links:
             self._poll.register(number, select.POLLIN)
         self._waits_for: dict[int, list[int]] = {}
         self._need: Mapping[int, int] = {}
+        self._is_running = False
         self._frames: dict[tuple[str, int], Frame] = {}
         self._is_closing = False
         self._doing = ""
         self._report: Frame | None = None  # of the failure that this member has seen or was told of
+        _ALL.add(self)
 
     def run(self, need: Mapping[int, int], doing: str, *, flush: bool = True) -> None:
         """Moves bytes until enough has come.
@@ -194,10 +198,10 @@ class Links:
         Raises:
             PeerLostError, TimeLimitError, TransportClosedError: See `Transport.all_reduce_sum`.
         """
-        self._doing, self._need = doing, need
+        self._doing, self._need, self._is_running = doing, need, True
         self.send()
         self._loop(lambda: any(self.peers[r].received < n for r, n in need.items()) or (flush and bool(self._unsent())))
-        self._need = {}
+        self._is_running = False
 
     def send_frame(self, ranks: Iterable[int], frame: Frame) -> None:
         """Sends a small message to some members."""
@@ -223,7 +227,7 @@ class Links:
         """
         kind = frame["kind"]
         if kind == "waits for whom":
-            if self._need:
+            if self._is_running:
                 self.peers[rank].channel.send({"kind": "waits", "ranks": self._missing()})
         elif kind == "waits":
             self._waits_for[rank] = frame["ranks"]
@@ -257,6 +261,12 @@ class Links:
         self._wake.close()
         self._waker.close()
 
+    def close_in_child(self) -> None:
+        """Gives up a forked process's copies, without which the others see at once when the member itself has died."""
+        for peer in self.peers.values():
+            peer.data.close()
+            peer.channel.socket.close()
+
     def _loop(self, goes_on: Callable[[], bool], wanted: list[tuple[str, int]] | None = None) -> None:
         """Moves what can be moved while `goes_on`; `wanted` are the frames that are waited for, instead of bytes."""
         deadline, has_asked = time.monotonic() + self.limit.seconds, False
@@ -289,8 +299,6 @@ class Links:
                     self._read_channel(self._by_channel[number])
                 continue
             try:
-                if peer.outgoing and event & ~select.POLLIN and peer.send_some():
-                    has_moved = True
                 if peer.incoming and event & ~select.POLLOUT:
                     if not peer.receive_some():
                         self._lose(peer, "its connection was closed")
@@ -299,8 +307,12 @@ class Links:
                         peer.check_header(self.names[self.rank])
                     if peer.on_received is not None:
                         peer.on_received()
+                if peer.outgoing and event & ~select.POLLIN and peer.send_some():
+                    has_moved = True
             except BlockingIOError:
                 continue
+            except TfdistError:
+                raise  # some of these are OSErrors, too
             except OSError as error:
                 self._lose(peer, f"its connection failed ({error.strerror or error})")
         return has_moved
@@ -369,6 +381,17 @@ class Links:
     def _from_report(self, reporter: int, frame: Frame) -> TfdistError:
         self._report = {key: value for key, value in frame.items() if key != "kind"}
         return problems.from_report(self._report, self.names, self.rank, self.limit, self.names[reporter])
+
+
+_ALL: weakref.WeakSet[Links] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for links in list(_ALL):
+        links.close_in_child()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def _first_lines(error: BaseException) -> str:
