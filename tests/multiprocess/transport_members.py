@@ -14,7 +14,6 @@ import struct
 import subprocess
 import sys
 import threading
-import types
 from pathlib import Path
 
 SECRET = "ab" * 32
@@ -165,10 +164,6 @@ class _Program:
     """What a member process does."""
 
     def __init__(self):
-        # Loads the transports without what stands beside them in tfdist.communication, which loads TensorFlow.
-        package = types.ModuleType("tfdist.communication")
-        package.__path__ = [str(_ROOT / "tfdist" / "communication")]
-        sys.modules["tfdist.communication"] = package
         from tfdist.communication import transports
 
         self.transports = transports

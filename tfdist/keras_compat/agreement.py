@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdist.communication import TransportExchange
+from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
 
 __all__ = ["any_worker", "numbers_of_all_workers"]

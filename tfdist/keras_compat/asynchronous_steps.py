@@ -23,6 +23,7 @@ from tfdist.keras_compat.coordinator_input import CoordinatorBatches, PendingBat
 from tfdist.keras_compat.managed_strategies import cluster_of
 from tfdist.keras_compat.metric_logs import metric_variables, with_metric_results
 from tfdist.keras_compat.metric_states import MetricStateCheck
+from tfdist.keras_compat.own_batches import relaxed
 from tfdist.keras_compat.private_names import is_ready, keras_backend, tree, variable_value
 from tfdist.keras_compat.row_sharding import split_batch
 from tfdist.keras_compat.step_view import StepView, entered
@@ -130,6 +131,7 @@ class _AsynchronousSteps:
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._strategy)
         self._metrics = _summable_metrics(model)
         self._structure: Any = None
+        self._spec: Any = None
         self._updated: set[int] = set()
         self._remote = self._run_here if model.run_eagerly else tf.function(self._run_here, reduce_retracing=True)
         self._under_way: collections.deque[Any] = collections.deque()
@@ -147,10 +149,13 @@ class _AsynchronousSteps:
         if isinstance(iterator, WorkerIterator):
             if self._model.run_eagerly:
                 raise _no_eager_worker_datasets()
+            self._spec = None
             source = iterator.per_worker
         elif isinstance(iterator, CoordinatorBatches):
+            self._spec = iterator.element_spec
             source = tuple(iterator.take(self._model.steps_per_execution))
         else:  # train_on_batch: a generator of one global batch
+            self._spec = None
             batch = next(iterator)
             source = (tree.map_structure(lambda v: None if v is None else keras_backend.convert_to_tensor(v), batch),)
         self._under_way.append((source, self._schedule(source)))
@@ -172,6 +177,10 @@ class _AsynchronousSteps:
 
     def _one_step(self, batch: Any) -> tuple[list[tf.Tensor], Any]:
         num_replicas = self._strategy.num_replicas_in_sync
+        if self._spec is not None:
+            # Keras weighs the losses of several outputs by the rows where it knows them beforehand, as in no dataset of
+            # uneven batches (keras/src/trainers/compile_utils.py, CompileLoss.call).
+            batch = tree.map_structure(relaxed, batch, self._spec)
         batch = tree.map_structure(lambda v: None if isinstance(v, tf.experimental.Optional) else v, batch)
         if num_replicas == 1:
             return self._strategy.run(self._on_replica, args=(batch, None, None))

@@ -42,6 +42,7 @@ class CoordinatorBatches:
     """An iterator over the batches that the coordinator reads."""
 
     def __init__(self, dataset: tf.data.Dataset, num_ahead: int) -> None:
+        self.element_spec = dataset.element_spec
         self._iterator = iter(dataset)
         self._num_ahead = num_ahead
         self._ahead: collections.deque[PendingBatch] = collections.deque()

@@ -8,7 +8,7 @@ import weakref
 import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
-from tfdist.communication import Exchange
+from tfdist.communication.exchange import Exchange
 
 __all__ = [
     "cluster_of",

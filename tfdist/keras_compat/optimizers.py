@@ -50,16 +50,22 @@ def _make_apply(original: Any) -> Any:
 
 def _refuse_asynchronous_options(optimizer: Any) -> None:
     """Raises `UnsupportedError` for options that count steps which asynchronous workers take at the same time."""
-    options = {"gradient_accumulation_steps": optimizer.gradient_accumulation_steps}
-    options["ema_overwrite_frequency"] = optimizer.use_ema and optimizer.ema_overwrite_frequency
-    for option, value in options.items():
+    instead = "Use a larger batch instead, or train with MultiWorkerMirroredStrategy."
+    options = {
+        "gradient_accumulation_steps": (optimizer.gradient_accumulation_steps, instead),
+        "ema_overwrite_frequency": (optimizer.use_ema and optimizer.ema_overwrite_frequency, instead),
+    }
+    if isinstance(optimizer, LossScaleOptimizer):  # another worker may change the scale between loss and gradients
+        instead = "Use the policy mixed_bfloat16 instead of mixed_float16, or train with MultiWorkerMirroredStrategy."
+        options["dynamic_growth_steps"] = (optimizer.dynamic_growth_steps, instead)
+    for option, (value, fix) in options.items():
         if value:
             raise UnsupportedError(
                 describe_problem(
                     f"{option} has no meaning under parameter servers, whose workers step asynchronously",
                     received=f"{option}={value} (from the optimizer {optimizer.name!r})",
                     expected="an optimizer whose every step is complete in itself",
-                    fix="Use a larger batch instead, or train with MultiWorkerMirroredStrategy.",
+                    fix=fix,
                 )
             )
 

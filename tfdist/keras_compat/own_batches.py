@@ -15,7 +15,7 @@ from absl import logging
 from tfdist.keras_compat.agreement import numbers_of_all_workers
 from tfdist.keras_compat.private_names import tree
 
-__all__ = ["agree_on_num_batches", "counted_together", "go_on_with_stand_ins"]
+__all__ = ["agree_on_num_batches", "counted_together", "go_on_with_stand_ins", "relaxed"]
 
 
 def go_on_with_stand_ins(dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -38,12 +38,13 @@ def _with_unknown_rows(dataset: tf.data.Dataset) -> tf.data.Dataset:
     specs = (tree.map_structure(forget, parts_spec), num_rows_spec)
 
     def relax(parts: Any, num_rows: Any) -> Any:
-        return tree.map_structure(_relaxed, parts, specs[0]), num_rows
+        return tree.map_structure(relaxed, parts, specs[0]), num_rows
 
     return dataset.map(relax, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _relaxed(value: Any, spec: Any) -> Any:
+def relaxed(value: Any, spec: Any) -> Any:
+    """A tensor of which no more is known than a spec says: Keras does other things where it knows the rows."""
     if not isinstance(spec, tf.TensorSpec):
         return value
     return tf.compat.v1.placeholder_with_default(value, spec.shape)

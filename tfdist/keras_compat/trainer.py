@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
-from tfdist.communication import missing_peers
+from tfdist.communication.peers import missing_peers
 from tfdist.errors import ArgumentError, PeerLostError, describe_problem
 from tfdist.keras_compat import asynchronous_steps, synchronous_steps
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator

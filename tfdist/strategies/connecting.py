@@ -21,7 +21,9 @@ from tfdist.cluster.job_environment import (
     parse_exchange_timeout_s,
     parse_start_timeout_s,
 )
-from tfdist.communication import CollectiveExchange, Exchange, TransportExchange, missing_peers
+from tfdist.communication.exchange import CollectiveExchange, Exchange
+from tfdist.communication.peers import missing_peers
+from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.communication.transports import TimeLimit, Transport, form_group, listen
 from tfdist.communication.transports.choice import choose_transport
 from tfdist.communication.transports.mpi import form_mpi_group

@@ -7,7 +7,7 @@ from typing import TypeVar
 import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
-from tfdist.communication import CollectiveExchange, Exchange
+from tfdist.communication.exchange import CollectiveExchange, Exchange
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.installation import install
 from tfdist.keras_compat.managed_strategies import manage

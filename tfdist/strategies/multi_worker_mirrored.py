@@ -10,7 +10,7 @@ from absl import logging
 from tfdist.cluster import ClusterConfig
 from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_start_timeout_s
 from tfdist.cluster.resolution import ExplicitCluster
-from tfdist.communication import missing_peers, wait_for_peers
+from tfdist.communication.peers import missing_peers, wait_for_peers
 from tfdist.environment import cluster_config
 from tfdist.errors import ArgumentError, TimeLimitError, describe_problem
 from tfdist.keras_compat import job_seed

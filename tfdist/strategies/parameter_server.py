@@ -9,7 +9,7 @@ from absl import logging
 
 from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_start_timeout_s
 from tfdist.cluster.resolution import ExplicitCluster
-from tfdist.communication import wait_for_peers
+from tfdist.communication.peers import wait_for_peers
 from tfdist.environment import cluster_config
 from tfdist.errors import TimeLimitError, describe_problem
 from tfdist.reporting import report_progress

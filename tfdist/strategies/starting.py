@@ -10,7 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.cluster import ClusterConfig
-from tfdist.communication import missing_peers
+from tfdist.communication.peers import missing_peers
 
 __all__ = ["cluster_resolver", "starting"]
 
