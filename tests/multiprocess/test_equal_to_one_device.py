@@ -58,6 +58,8 @@ MODEL = """
             result = train(keras)
         else:
             import keras, tfdist
+            from absl import logging
+            logging.set_verbosity(logging.INFO)
             strategy = tfdist.auto_strategy()
             result = train(keras, strategy)
             path += f".{tfdist.cluster_config().worker_index}"
@@ -97,11 +99,21 @@ def test_tf_keras_agrees_on_one_device(directory, right):
     assert iterations == right[2] == 20
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_workers_agree_with_one_device(directory, right, workers):
-    path = directory / f"workers-{workers}"
-    with LocalCluster(workers=workers, script=MODEL, args=["workers", str(path)], time_limit_s=200) as cluster:
-        cluster.join()
+TRANSPORTS = {
+    "collective": {"TFDIST_TRANSPORT": "collective"},
+    "tcp": {},
+    "tcp-sockets": {"TFDIST_SHARED_MEMORY": "0"},
+}
+
+
+@pytest.mark.parametrize(("workers", "transport"), [(2, "tcp"), (2, "tcp-sockets"), (2, "collective"), (4, "tcp")])
+def test_workers_agree_with_one_device(directory, right, workers, transport):
+    path = directory / f"workers-{workers}-{transport}"
+    arguments = ["workers", str(path)]
+    env = TRANSPORTS[transport]
+    with LocalCluster(workers=workers, script=MODEL, args=arguments, env=env, time_limit_s=200) as cluster:
+        chosen = cluster.join()["worker 0"].stderr
+    assert f"exchanges over {transport.partition('-')[0]}: " in chosen
     results = [pickle.loads(path.with_name(f"{path.name}.{i}").read_bytes()) for i in range(workers)]
     for weights, loss, iterations in results:
         assert largest_difference(weights, right[0]) < 1e-6

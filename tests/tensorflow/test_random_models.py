@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tfdist
 
 #: `make campaign` tries more.
-NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "20"))
+NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "8"))
 
 LAYERS = {
     "dense": lambda: keras.layers.Dense(4, activation="tanh"),
@@ -88,7 +88,6 @@ def train(strategy, data, *, layers, optimizer, loss, steps_per_execution):
     steps_per_execution=st.sampled_from([1, 1, 3]),
     seed=st.integers(0, 2**16),
 )
-@pytest.mark.campaign
 @pytest.mark.timeout(1800)
 def test_replicas_give_the_numbers_of_one_device(  # noqa: PLR0917
     replicas, rows, batch, layers, optimizer, loss, is_weighted, steps_per_execution, seed
