@@ -15,7 +15,7 @@ __all__ = ["cores_of_tasks", "measure"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SCRIPT = "from benchmarks.entry import main\n\nmain()\n"
-#: One thread to compute. A collective of TensorFlow's holds a thread of the other pool while it waits; see `tfdist run`.
+#: One thread to compute; another pool has two, because a collective of TensorFlow's holds one while it waits.
 _ENVIRONMENT = {
     "TF_NUM_INTRAOP_THREADS": "1",
     "TF_NUM_INTEROP_THREADS": "2",

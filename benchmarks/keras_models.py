@@ -75,10 +75,10 @@ def build_compiled(keras: Any, model: str) -> Any:
     return built
 
 
-def make_dataset(model: str, replicas: int, steps: int) -> Any:
-    """A dataset of `steps` global batches that are in memory."""
+def make_dataset(model: str, replicas: int, steps: int | None = None) -> Any:
+    """A dataset of global batches that are in memory: `steps` of them, or endless."""
     import tensorflow as tf
 
     global_batch = WORKLOADS[model].batch * replicas
     data = tf.data.Dataset.from_tensor_slices(fixed_data(model, global_batch))
-    return data.batch(global_batch, drop_remainder=True).repeat(steps // NUM_BATCHES)
+    return data.batch(global_batch, drop_remainder=True).repeat(None if steps is None else steps // NUM_BATCHES)

@@ -85,7 +85,7 @@ def _steps(choice: Choice) -> list[list[Measurement]]:
                 fit = (("tfdist fit", "tfdist_fit", {}), ("Keras 3 fit, no strategy", "keras_fit", {}))
             entries = [
                 ("tf.distribute loop", "tf_loop", {}),
-                ("tf.distribute loop, as the tutorial", "tf_loop", {"reduces_loss": True}),
+                ("tf.distribute loop, as the tutorial", "tf_loop", {"as_tutorial": True}),
                 ("tf_keras fit", "tf_keras_fit", {}),
                 *fit,
                 ("torch DDP (gloo)" if workers > 1 else "torch", "torch_loop", {}),
@@ -141,5 +141,9 @@ def _parameter_servers(choice: Choice) -> list[list[Measurement]]:
 
 
 def _start_up(_: Choice) -> list[list[Measurement]]:
-    entries = [("start_up_imports", "imports"), ("start_up_command", "commands"), ("start_up_run", "first step")]
-    return [[Measurement("start_up", case, "tfdist", module)] for module, case in entries]
+    entries = [
+        ("start_up_imports", "imports", 1),
+        ("start_up_command", "commands", 1),
+        ("start_up_run", "2 workers", 2),
+    ]
+    return [[Measurement("start_up", case, "tfdist", m, devices=cores)] for m, case, cores in entries]

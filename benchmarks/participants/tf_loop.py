@@ -1,8 +1,9 @@
-"""A hand-written loop under TensorFlow's own strategy, with a Keras 3 model, as TensorFlow's tutorial writes it.
+"""A hand-written loop under TensorFlow's own strategy, with a Keras 3 model.
 
-tensorflow.org/tutorials/distribute/multi_worker_with_ctl: `strategy.run` within a `tf.function` that takes the iterator
-of a distributed dataset; the optimizer sums the gradients. The tutorial also sums the loss over the workers at every
-step (`reduces_loss`), and a metric, which costs collectives; without them the loop is as fast as such a loop can be.
+`strategy.run` within a `tf.function` that takes the iterator of a distributed dataset; the optimizer sums the gradients.
+As fast as such a loop can be: the dataset is endless (see fit.py), and each worker looks at its own loss. With
+`as_tutorial` like tensorflow.org/tutorials/distribute/multi_worker_with_ctl: the dataset ends with each epoch, and the loss
+is summed over the workers at every step. Both cost a collective a step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from benchmarks.place import EpochClock, Place
 from benchmarks.workloads import WORKLOADS
 
 
-def measure(place: Place, model: str, epochs: int, devices: int = 1, reduces_loss: bool = False) -> dict[str, Any]:
+def measure(place: Place, model: str, epochs: int, devices: int = 1, as_tutorial: bool = False) -> dict[str, Any]:
     import keras
     import tensorflow as tf
 
@@ -30,7 +31,7 @@ def measure(place: Place, model: str, epochs: int, devices: int = 1, reduces_los
         network = build(keras, model)
         optimizer = make_optimizer(keras)
         optimizer.build(network.trainable_variables)
-    data = strategy.experimental_distribute_dataset(make_dataset(model, replicas, size.steps))
+    data = strategy.experimental_distribute_dataset(make_dataset(model, replicas, size.steps if as_tutorial else None))
     variables = network.trainable_variables
 
     def step_on_replica(batch: Any) -> Any:
@@ -46,12 +47,14 @@ def measure(place: Place, model: str, epochs: int, devices: int = 1, reduces_los
     @tf.function
     def step(iterator: Any) -> Any:
         loss = strategy.run(step_on_replica, args=(next(iterator),))
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None) if reduces_loss else loss
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None) if as_tutorial else loss
 
     clock = EpochClock(size.steps)
     losses = []
-    for _ in range(1 + epochs):
-        iterator = iter(data)
+    iterator = iter(data)
+    for epoch in range(1 + epochs):
+        if as_tutorial and epoch:
+            iterator = iter(data)
         for _ in range(size.steps):
             loss = step(iterator)
         local = [float(value) for value in strategy.experimental_local_results(loss)]
