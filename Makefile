@@ -16,13 +16,14 @@ QUICKSTART_LOGS := .quickstart
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help quickstart test test-newest test-old-end check campaign clean
+.PHONY: help quickstart test test-newest test-old-end check campaign benchmark clean
 
 help:
 	@echo 'make quickstart   make an environment in $(VENV) and train the digits recipe on two workers'
 	@echo 'make test         run the whole test suite, then a part of it on the oldest supported versions'
 	@echo 'make check        lint, types, layers and unit tests: what to run before a commit'
 	@echo 'make campaign     what takes longer: the whole matrix, on both ends, and recipes with more seeds'
+	@echo 'make benchmark    measure tfdist beside its peers, for hours; ARGS=--quick for a first look (docs/benchmarks.md)'
 	@echo 'make clean        remove the environments and logs that make made'
 
 quickstart: $(VENV)/.recipes
@@ -59,6 +60,9 @@ campaign: $(VENV)/.test $(OLD_VENV)/.test
 	$(VENV)/bin/python -m pytest -m '' tests/recipes tests/matrix tests/verification tests/tensorflow
 	$(OLD_VENV)/bin/python -m pytest -m ''
 
+benchmark: $(VENV)/.benchmark
+	$(VENV)/bin/python -m benchmarks $(ARGS)
+
 clean:
 	rm -rf $(VENV) $(OLD_VENV) $(QUICKSTART_LOGS)
 
@@ -79,6 +83,10 @@ $(VENV)/.test: $(VENV)/.recipes
 
 $(VENV)/.check: $(VENV)/.test
 	$(VENV)/bin/python -m pip install --group check
+	@touch $@
+
+$(VENV)/.benchmark: $(VENV)/.recipes
+	$(VENV)/bin/python -m pip install --group benchmark
 	@touch $@
 
 $(OLD_VENV)/.test: pyproject.toml

@@ -1,0 +1,80 @@
+"""The command: measures what was asked for, round by round, and writes the report."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.group import measure
+from benchmarks.machine import describe_machine, heading
+from benchmarks.plan import REFERENCE, SECTIONS, Choice, plan_case_groups
+from benchmarks.summary import summarize
+from benchmarks.tables import report
+from benchmarks.workloads import WORKLOADS
+
+__all__ = ["main"]
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m benchmarks", description="Measures tfdist beside its peers.")
+    option = parser.add_argument
+    option("--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (all)")
+    option("--models", nargs="+", choices=tuple(WORKLOADS), help="models to train (all; with --quick small_dense)")
+    option("--workers", nargs="+", type=int, help="numbers of workers (1 2 4; with --quick 2)")
+    option("--participants", nargs="+", metavar="WORD", help="only participants whose name has one of these words")
+    option("--rounds", type=int, help="how often the participants take turns (5; with --quick 1)")
+    option("--quick", action="store_true", help="a look in a few minutes: whether it works, not how fast it is")
+    option("--time-limit-s", type=float, default=240.0, help="limit of a participant's round (240)")
+    option("--out", type=Path, default=Path("build/benchmarks"), help="directory of the report (build/benchmarks)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns the exit status: 0, or 1 if a participant of tfdist's failed."""
+    options = _parse(arguments)
+    rounds = options.rounds or (1 if options.quick else 5)
+    choice = Choice(
+        sections=options.only,
+        models=options.models or (("small_dense",) if options.quick else tuple(WORKLOADS)),
+        workers=options.workers or ((2,) if options.quick else (1, 2, 4)),
+        quick=options.quick,
+    )
+    machine = describe_machine()
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    command = " ".join(["python -m benchmarks", *(arguments if arguments is not None else sys.argv[1:])])
+    runs: list[dict[str, Any]] = []
+
+    def write() -> str:
+        text = report(summarize(runs, REFERENCE), heading(machine, date, rounds, command), REFERENCE)
+        options.out.mkdir(parents=True, exist_ok=True)
+        everything = {"date": date, "command": command, "rounds": rounds, "machine": machine, "runs": runs}
+        (options.out / "benchmarks.json").write_text(json.dumps(everything, indent=1) + "\n")
+        (options.out / "benchmarks.md").write_text(text)
+        return text
+
+    for group in plan_case_groups(choice):
+        for number in range(rounds):
+            for one in group:
+                if options.participants and not any(word in one.participant for word in options.participants):
+                    continue
+                start = time.monotonic()
+                result = measure(one, options.time_limit_s)
+                entry = {"section": one.section, "case": one.case, "participant": one.participant, "round": number}
+                runs.append({**entry, **result})
+                said = result.get("error") or "measured"
+                where = f"{one.section}: {one.case}: {one.participant}, round {number + 1} of {rounds}"
+                print(f"{where}: {said} [{time.monotonic() - start:.0f} s]", file=sys.stderr, flush=True)
+        write()  # so that an interrupted run leaves what it has
+    print(write())
+    if importlib.util.find_spec("matplotlib") is not None:
+        from benchmarks.plots import plot
+
+        plot(summarize(runs, REFERENCE), options.out)
+    print(f"Written to {options.out}")
+    return int(any("error" in run and run["participant"].startswith("tfdist") for run in runs))

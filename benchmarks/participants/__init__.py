@@ -1,0 +1,1 @@
+"""One file for each thing that is measured: `measure(place, ...)` runs in every process of a participant."""

@@ -1,0 +1,36 @@
+"""`fit` of a compiled model, timed at the ends of epochs.
+
+The dataset is endless: under MultiWorkerMirroredStrategy, an iterator of TensorFlow's over a dataset with an end asks all
+workers at every step whether they have data left, which costs a collective.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.keras_models import build_compiled, make_dataset
+from benchmarks.place import EpochClock
+from benchmarks.workloads import WORKLOADS
+
+
+def time_fit(keras: Any, strategy: Any, model: str, epochs: int) -> dict[str, Any]:
+    """Trains for one epoch to warm up, and for `epochs` to be timed.
+
+    Args:
+        keras: The module keras or tf_keras.
+        strategy: A strategy of TensorFlow's, in whose scope the model is made.
+        model: A key of `WORKLOADS`.
+        epochs: How many values to measure.
+    """
+    steps = WORKLOADS[model].steps
+    clock = EpochClock(steps)
+
+    class AtEpochEnd(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+            clock.epoch_ended()
+
+    with strategy.scope():
+        network = build_compiled(keras, model)
+    data = make_dataset(model, strategy.num_replicas_in_sync)
+    history = network.fit(data, epochs=1 + epochs, steps_per_epoch=steps, verbose=0, callbacks=[AtEpochEnd()])
+    return {"series": {"": clock.series()}, "losses": history.history["loss"]}

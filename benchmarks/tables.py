@@ -1,0 +1,55 @@
+"""The report as Markdown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.summary import Row, Spread
+
+__all__ = ["format_ms", "report"]
+
+_TITLES = {
+    "steps": "A training step on workers",
+    "devices": "A training step on two devices of one process",
+    "all_reduce": "All-reduce of float32",
+    "parameter_servers": "A training step under parameter servers",
+    "start_up": "Start-up",
+}
+
+
+def format_ms(value: float) -> str:
+    """Three significant digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _with_quartiles(spread: Spread | None, form: Any) -> str:
+    if spread is None:
+        return ""
+    if spread.count == 1:
+        return str(form(spread.median))
+    return f"{form(spread.median)} ({form(spread.lower)} to {form(spread.upper)})"
+
+
+def report(rows: Sequence[Row], heading: Sequence[str], references: dict[str, str]) -> str:
+    """Returns the report.
+
+    Args:
+        rows: In the order of the tables.
+        heading: Lines on the date, the machine and the versions.
+        references: The participant beside which ratios are given, by section.
+    """
+    lines = ["# Benchmarks", "", *heading]
+    for section in dict.fromkeys(row.section for row in rows):
+        beside = f"; ratios beside {references[section]}, round by round" if references[section] else ""
+        lines += ["", f"## {_TITLES[section]}", "", f"Milliseconds: median (lower to upper quartile){beside}.", ""]
+        lines += ["| case | participant | ms | processor ms | ratio |", "|---|---|---|---|---|"]
+        case = None
+        for row in (row for row in rows if row.section == section):
+            shown = row.case if row.case != case else ""
+            case = row.case
+            time = f"fails: {row.error}".replace("|", "/") if row.wall is None else _with_quartiles(row.wall, format_ms)
+            cpu = "" if row.cpu is None else format_ms(row.cpu.median)
+            ratio = _with_quartiles(row.ratio, "{:.2f}".format)
+            lines.append(f"| {shown} | {row.participant} | {time} | {cpu} | {ratio} |")
+    return "\n".join(lines) + "\n"
