@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
                 said = result.get("error") or "measured"
                 where = f"{one.section}: {one.case}: {one.participant}, round {number + 1} of {rounds}"
                 print(f"{where}: {said} [{time.monotonic() - start:.0f} s]", file=sys.stderr, flush=True)
-        write()  # so that an interrupted run leaves what it has
+                write()  # so that an interrupted run leaves what it has
     print(write())
     if importlib.util.find_spec("matplotlib") is not None:
         from benchmarks.plots import plot

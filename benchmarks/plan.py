@@ -13,7 +13,7 @@ __all__ = ["SECTIONS", "Choice", "Measurement", "plan_case_groups"]
 SECTIONS = ("steps", "devices", "all_reduce", "parameter_servers", "start_up")
 #: Beside which ratios are given, where it took part.
 REFERENCE = {
-    "steps": "tf.distribute loop",
+    "steps": "tf.distribute loop, plain iterator",
     "devices": "tf.distribute loop",
     "all_reduce": "gloo",
     "parameter_servers": "tf_keras fit",
@@ -84,14 +84,15 @@ def _steps(choice: Choice) -> list[list[Measurement]]:
             if workers == 1:
                 fit = (("tfdist fit", "tfdist_fit", {}), ("Keras 3 fit, no strategy", "keras_fit", {}))
             entries = [
+                ("tf.distribute loop, plain iterator", "tf_loop", {"data": "plain"}),
                 ("tf.distribute loop", "tf_loop", {}),
-                ("tf.distribute loop, as the tutorial", "tf_loop", {"as_tutorial": True}),
+                ("tf.distribute loop, as the tutorial", "tf_loop", {"data": "tutorial"}),
                 ("tf_keras fit", "tf_keras_fit", {}),
                 *fit,
                 ("torch DDP (gloo)" if workers > 1 else "torch", "torch_loop", {}),
             ]
             if workers == 1:
-                del entries[1]
+                del entries[2]
             base = {"model": model, "epochs": _epochs(choice, model)}
             case = f"{model}, {workers} worker{'s' if workers > 1 else ''}"
             groups.append([Measurement("steps", case, n, m, {**base, **a}, workers=workers) for n, m, a in entries])

@@ -55,7 +55,6 @@ class Row:
         cpu: Of the processor times of one process, if measured.
         ratio: `wall` beside the reference of the section, round by round; None for the reference itself.
         error: Why there are no times.
-        losses: Of the epochs, to see that the participants trained.
     """
 
     section: str
@@ -89,7 +88,9 @@ def summarize(runs: Sequence[dict[str, Any]], reference_of: dict[str, str]) -> l
             walls[key].setdefault(run["round"], []).extend(series["wall"])
             cpus.setdefault(key, []).extend(series.get("cpu", []))
     rows = []
-    for key, by_round in walls.items():
+    cases = list(dict.fromkeys(key[:2] for key in walls))
+    for key in sorted(walls, key=lambda key: cases.index(key[:2])):  # a case's participants stand together
+        by_round = walls[key]
         section, case, participant = key
         values = [value for round_values in by_round.values() for value in round_values]
         if not values:

@@ -1,7 +1,6 @@
 """`fit` of a compiled model, timed at the ends of epochs.
 
-The dataset is endless: under MultiWorkerMirroredStrategy, an iterator of TensorFlow's over a dataset with an end asks all
-workers at every step whether they have data left, which costs a collective.
+The dataset is endless, which spares tf_keras a collective a step (see tf_loop.py).
 """
 
 from __future__ import annotations

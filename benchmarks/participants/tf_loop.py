@@ -1,9 +1,12 @@
-"""A hand-written loop under TensorFlow's own strategy, with a Keras 3 model.
+"""A hand-written loop under TensorFlow's own strategy, with a Keras 3 model; the optimizer sums the gradients.
 
-`strategy.run` within a `tf.function` that takes the iterator of a distributed dataset; the optimizer sums the gradients.
-As fast as such a loop can be: the dataset is endless (see fit.py), and each worker looks at its own loss. With
-`as_tutorial` like tensorflow.org/tutorials/distribute/multi_worker_with_ctl: the dataset ends with each epoch, and the loss
-is summed over the workers at every step. Both cost a collective a step.
+`strategy.run` within a `tf.function` that takes an iterator, which is
+
+- `plain`: a tf.data iterator over the worker's own rows, for one device a worker. The fastest such loop known to us.
+- `distributed`: that of a distributed dataset without an end.
+- `tutorial`: that of a distributed dataset with an end, and the loss is summed over the workers at every step, as in
+  tensorflow.org/tutorials/distribute/multi_worker_with_ctl. Under MultiWorkerMirroredStrategy both cost a collective:
+  at every step the iterator asks all workers whether they have data left.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from benchmarks.place import EpochClock, Place
 from benchmarks.workloads import WORKLOADS
 
 
-def measure(place: Place, model: str, epochs: int, devices: int = 1, as_tutorial: bool = False) -> dict[str, Any]:
+def measure(place: Place, model: str, epochs: int, devices: int = 1, data: str = "distributed") -> dict[str, Any]:
     import keras
     import tensorflow as tf
 
@@ -31,7 +34,13 @@ def measure(place: Place, model: str, epochs: int, devices: int = 1, as_tutorial
         network = build(keras, model)
         optimizer = make_optimizer(keras)
         optimizer.build(network.trainable_variables)
-    data = strategy.experimental_distribute_dataset(make_dataset(model, replicas, size.steps if as_tutorial else None))
+    if data == "plain":
+        batches = make_dataset(model, 1).prefetch(tf.data.AUTOTUNE)
+    else:
+        has_end = data == "tutorial"
+        batches = strategy.experimental_distribute_dataset(
+            make_dataset(model, replicas, size.steps if has_end else None)
+        )
     variables = network.trainable_variables
 
     def step_on_replica(batch: Any) -> Any:
@@ -47,14 +56,14 @@ def measure(place: Place, model: str, epochs: int, devices: int = 1, as_tutorial
     @tf.function
     def step(iterator: Any) -> Any:
         loss = strategy.run(step_on_replica, args=(next(iterator),))
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None) if as_tutorial else loss
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None) if data == "tutorial" else loss
 
     clock = EpochClock(size.steps)
     losses = []
-    iterator = iter(data)
+    iterator = iter(batches)
     for epoch in range(1 + epochs):
-        if as_tutorial and epoch:
-            iterator = iter(data)
+        if data == "tutorial" and epoch:
+            iterator = iter(batches)
         for _ in range(size.steps):
             loss = step(iterator)
         local = [float(value) for value in strategy.experimental_local_results(loss)]
