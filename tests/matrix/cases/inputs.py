@@ -274,6 +274,36 @@ def sparse_inputs(strategy):
     return found | as_arrays("always/predict", model.predict(data.map(lambda row, _: row), verbose=0))
 
 
+class SumOfTokens(keras.Model):
+    """Takes rows of different lengths, of which some are empty."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = keras.layers.Dense(1, kernel_initializer="ones")
+
+    def call(self, rows):
+        if isinstance(rows, tf.RaggedTensor):
+            lengths = tf.cast(rows.row_lengths(), rows.dtype)
+        else:  # as Keras builds the model
+            lengths = keras.ops.sum(keras.ops.ones_like(rows), axis=1)
+        total = tf.reduce_sum(rows, axis=1) if isinstance(rows, tf.RaggedTensor) else keras.ops.sum(rows, axis=1)
+        return self.dense(keras.ops.stack([total, lengths], axis=1))
+
+
+@case()
+def ragged_inputs(strategy):
+    rng = np.random.default_rng(5)
+    rows = [rng.normal(size=length).astype("float32") for length in rng.integers(0, 5, size=21)]
+    y = np.array([[2 * row.sum() - len(row)] for row in rows], "float32")
+    with strategy.scope():
+        model = SumOfTokens()
+        model.compile(keras.optimizers.SGD(0.02), "mse", metrics=[RowCount()])
+    data = tf.data.Dataset.from_tensor_slices((tf.ragged.constant(rows, dtype=tf.float32), y)).batch(BATCH)
+    found = outcome(model, model.fit(data, epochs=2, verbose=0))
+    model.set_weights([np.array([[0.5], [-2.0]]), np.array([1.0])])
+    return found | as_arrays("always/predict", model.predict(data.map(lambda row, _: row), verbose=0))
+
+
 @case()
 def sample_weight(strategy):
     x, y = regression()

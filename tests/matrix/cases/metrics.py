@@ -25,6 +25,21 @@ BINARY = {
     "r2": m.R2Score,
     "binary_accuracy": m.BinaryAccuracy,
     "hinge": m.Hinge,
+    "squared_hinge": m.SquaredHinge,
+    "true_positives": m.TruePositives,
+    "false_positives": m.FalsePositives,
+    "false_negatives": m.FalseNegatives,
+    "precision_at_recall": lambda: m.PrecisionAtRecall(0.5, num_thresholds=20),
+    "sensitivity_at_specificity": lambda: m.SensitivityAtSpecificity(0.5, num_thresholds=20),
+    "specificity_at_sensitivity": lambda: m.SpecificityAtSensitivity(0.5, num_thresholds=20),
+    "iou": lambda: m.IoU(num_classes=2, target_class_ids=[1]),
+    "accuracy": m.Accuracy,
+    "binary_crossentropy": m.BinaryCrossentropy,
+    "mean_absolute_error": m.MeanAbsoluteError,
+    "mean_absolute_percentage_error": m.MeanAbsolutePercentageError,
+    "mean_squared_logarithmic_error": m.MeanSquaredLogarithmicError,
+    "log_cosh_error": m.LogCoshError,
+    "poisson": m.Poisson,
 }
 
 CATEGORICAL = {
@@ -34,6 +49,12 @@ CATEGORICAL = {
     "f1_per_class": lambda: m.F1Score(average=None),
     "one_hot_mean_iou": lambda: m.OneHotMeanIoU(num_classes=3),
     "kl": m.KLDivergence,
+    "categorical_crossentropy": m.CategoricalCrossentropy,
+    "categorical_hinge": m.CategoricalHinge,
+    "one_hot_iou": lambda: m.OneHotIoU(num_classes=3, target_class_ids=[0, 2]),
+    "f_beta": lambda: m.FBetaScore(beta=2.0, average="weighted"),
+    "pearson_correlation": lambda: m.PearsonCorrelation(axis=-1),
+    "concordance_correlation": lambda: m.ConcordanceCorrelation(axis=-1),
     "auc_multi_label": lambda: m.AUC(multi_label=True, num_labels=3, num_thresholds=20),
 }
 
@@ -61,6 +82,21 @@ def _add(group, makers, classes):
 
 _add("binary", BINARY, 1)
 _add("categorical", CATEGORICAL, 3)
+
+
+@case()
+def metrics_of_sparse_labels(strategy):
+    x, labels = classification(30, classes=3)
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+        fixed_weights(model)
+        metrics = [
+            m.SparseCategoricalAccuracy(),
+            m.SparseCategoricalCrossentropy(),
+            m.SparseTopKCategoricalAccuracy(k=2),
+        ]
+        model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics=metrics)
+    return outcome(model, model.fit(dataset(x, labels, batch=7), epochs=2, verbose=0), x, labels)
 
 
 @case()
