@@ -9,6 +9,19 @@ import pytest
 from transport_members import Members
 
 LARGE = [[4_000_000]]
+HOSTS = ("aaaa", "abcd", "aabb")
+
+
+def param(*values):
+    """A case; the last value says whether it waits for `make campaign`."""
+    *values, is_rest = values
+    return pytest.param(*values, marks=[pytest.mark.campaign] if is_rest else [])
+
+
+#: In `make test` each kind of host once, small or large.
+SMALL_AND_LARGE = [
+    param(hosts, shapes, (hosts == "abcd") != (shapes == LARGE)) for hosts in HOSTS for shapes in ([[5]], LARGE)
+]
 
 
 def assert_all_name(answers, error, name, *words):
@@ -28,8 +41,7 @@ def set_hosts(members, names):
         members[rank].ask("pretend_host", host=name)
 
 
-@pytest.mark.parametrize("hosts", ["aaaa", "abcd", "aabb"])
-@pytest.mark.parametrize("shapes", [[[5]], LARGE])
+@pytest.mark.parametrize(("hosts", "shapes"), SMALL_AND_LARGE)
 def test_killed_before_its_part(hosts, shapes):
     with Members(4) as members:
         set_hosts(members, hosts)
@@ -51,7 +63,7 @@ def test_killed_with_a_forked_process_left():
         os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("hosts", ["aaaa", "abcd", "aabb"])
+@pytest.mark.parametrize("hosts", [param(h, h != "aaaa") for h in HOSTS])
 def test_killed_amid_exchanges(hosts):
     with Members(4) as members:
         set_hosts(members, hosts)
@@ -63,8 +75,7 @@ def test_killed_amid_exchanges(hosts):
         assert_all_name(members.answers([0, 2, 3]), "PeerLostError", "worker 1")
 
 
-@pytest.mark.parametrize("hosts", ["aaaa", "abcd", "aabb"])
-@pytest.mark.parametrize("shapes", [[[5]], LARGE])
+@pytest.mark.parametrize(("hosts", "shapes"), SMALL_AND_LARGE)
 def test_stopped(hosts, shapes):
     with Members(4) as members:
         set_hosts(members, hosts)
@@ -76,7 +87,7 @@ def test_stopped(hosts, shapes):
         assert_all_name(answers, "TimeLimitError", "worker 3", "exchange_timeout_s=2", "summing over all members")
 
 
-@pytest.mark.parametrize("hosts", ["aaaa", "abcd", "aabb"])
+@pytest.mark.parametrize("hosts", [param(h, h != "aaaa") for h in HOSTS])
 def test_stopped_amid_exchanges(hosts):
     with Members(4) as members:
         set_hosts(members, hosts)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tfdist
 
 #: `make campaign` tries more.
-NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "8"))
+NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "5"))
 
 LAYERS = {
     "dense": lambda: keras.layers.Dense(4, activation="tanh"),
