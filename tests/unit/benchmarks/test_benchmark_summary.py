@@ -29,8 +29,9 @@ def test_spread(values, expected):
 
 
 def test_a_ratio_compares_what_was_measured_in_the_same_round():
-    # The machine was four times slower in round 1: the ratio of each round is 2 all the same.
-    assert median_ratio({0: [2.0], 1: [8.0]}, {0: [1.0], 1: [4.0]}) == Spread(2.0, 2.0, 2.0, 2)
+    # In round 1 the machine was slower for both, in round 2 for one alone. All rounds together would give 8.
+    values, reference = {0: [2.0], 1: [8.0], 2: [8.0]}, {0: [1.0], 1: [4.0], 2: [1.0]}
+    assert median_ratio(values, reference) == Spread(2.0, 2.0, 5.0, 3)
 
 
 def test_a_ratio_needs_a_common_round():
