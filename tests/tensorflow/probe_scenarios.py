@@ -528,6 +528,9 @@ def predict_of_a_model_outside_of_the_scope(strategy):
 
 # --- Saving
 
+#: The second form is that of two workers which write the same file at the same moment.
+EVERY_WORKER_WRITES = "AssertionError: every worker writes|BlockingIOError.*unable to lock file"
+
 
 def _chief_writes(strategy, name, save):
     """The other worker saves first. It must leave the file to the chief."""
@@ -543,19 +546,17 @@ def _chief_writes(strategy, name, save):
     assert path.exists()
 
 
-@probe("saving.saving_lib.save_model", on="multi", fails_with="AssertionError: every worker writes")
+@probe("saving.saving_lib.save_model", on="multi", fails_with=EVERY_WORKER_WRITES)
 def save_a_model(strategy):
     _chief_writes(strategy, "model.keras", model_of(strategy).save)
 
 
-@probe("saving.saving_lib.save_weights_only", on="multi", fails_with="AssertionError: every worker writes")
+@probe("saving.saving_lib.save_weights_only", on="multi", fails_with=EVERY_WORKER_WRITES)
 def save_weights(strategy):
     _chief_writes(strategy, "model.weights.h5", model_of(strategy).save_weights)
 
 
-@probe(
-    "legacy.saving.legacy_h5_format.save_model_to_hdf5", on="multi", fails_with="AssertionError: every worker writes"
-)
+@probe("legacy.saving.legacy_h5_format.save_model_to_hdf5", on="multi", fails_with=EVERY_WORKER_WRITES)
 def save_in_the_older_format(strategy):
     _chief_writes(strategy, "model.h5", model_of(strategy).save)
 
@@ -567,7 +568,7 @@ def _backup(strategy):
     return callback
 
 
-@probe("BackupAndRestore._save_model", on="multi", fails_with="AssertionError: every worker writes")
+@probe("BackupAndRestore._save_model", on="multi", fails_with=EVERY_WORKER_WRITES)
 def back_up(strategy):
     callback = _backup(strategy)
     _chief_writes(strategy, "backup/latest.weights.h5", lambda _: callback.on_epoch_end(0))
