@@ -26,8 +26,18 @@ def expected_sum(count, shapes, dtype, seed=0):
     return digest(sums)
 
 
-@pytest.mark.parametrize("shares_memory", [True, False])
-@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize(
+    ("count", "shares_memory"),
+    [
+        (2, True),
+        (3, False),
+        (5, True),
+        *(
+            pytest.param(count, shares, marks=pytest.mark.campaign)
+            for count, shares in [(2, False), (3, True), (5, False)]
+        ),
+    ],
+)
 def test_sums_equal_numpys(count, shares_memory):
     with Members(count) as members:
         for answer in members.form(shares_memory=shares_memory):
