@@ -24,7 +24,7 @@ def cluster(addresses, task_type="worker", index=0):
 def test_mirrored_strategy_is_genuine():
     strategy = tfdist.mirrored_strategy()
     assert type(strategy) is tf.distribute.MirroredStrategy
-    assert strategy.num_replicas_in_sync == 4
+    assert strategy.num_replicas_in_sync == 2
     assert is_managed(strategy)
 
 
@@ -57,8 +57,8 @@ def choices(monkeypatch):
         (cluster(WORKERS), "multi_worker_mirrored_strategy", "has 2 workers"),
         (cluster(WORKERS, index=1), "multi_worker_mirrored_strategy", "has 2 workers"),
         (cluster({"chief": ["a:1"], "worker": ["b:2"]}, "chief"), "multi_worker_mirrored_strategy", "has 2 workers"),
-        (cluster(ALONE), "mirrored_strategy", "no cluster of several workers is described, and it has 4 CPU devices"),
-        (None, "mirrored_strategy", "no cluster of several workers is described, and it has 4 CPU devices"),
+        (cluster(ALONE), "mirrored_strategy", "no cluster of several workers is described, and it has 2 CPU devices"),
+        (None, "mirrored_strategy", "no cluster of several workers is described, and it has 2 CPU devices"),
         (cluster(WORKERS, "evaluator"), "mirrored_strategy", "this process is the evaluator"),
         (cluster(SERVERS, "evaluator"), "mirrored_strategy", "this process is the evaluator"),
     ],
