@@ -93,7 +93,7 @@ def test_stopped_amid_exchanges(hosts):
         set_hosts(members, hosts)
         members.form(exchange_limit_s=2)
         members.tell("reduce", shapes=LARGE, times=100_000)
-        time.sleep(0.5)
+        time.sleep(0.5)  # as above
         members[3].signal(signal.SIGSTOP)
         assert_all_name(members.answers([0, 1, 2]), "TimeLimitError", "worker 3", "exchange_timeout_s=2")
         members[3].signal(signal.SIGCONT)

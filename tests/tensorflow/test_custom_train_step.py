@@ -1,4 +1,4 @@
-"""A train_step whose own mean loss was not weighted is warned of; one that uses `tfdist.scale_loss` is not."""
+"""Training steps and functions of users: an unweighted mean loss is warned of, a training function is taken."""
 
 import logging
 
@@ -36,3 +36,23 @@ def test_a_loss_that_was_not_weighted_is_warned_of(caplog, monkeypatch, scale, i
     model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), batch_size=4, verbose=0)
     warned = [record for record in caplog.records if "tfdist.scale_loss" in record.getMessage()]
     assert bool(warned) == is_warned
+
+
+class OwnTrainFunction(keras.Model):
+    """Replaces the whole training function, as Keras's documentation allows."""
+
+    def call(self, inputs):
+        return inputs
+
+    def make_train_function(self, force=False):
+        if self.train_function is None or force:
+            self.train_function = lambda iterator: {"seen": float(next(iterator) is not None)}
+        return self.train_function
+
+
+def test_a_training_function_of_the_users_own():
+    with tfdist.mirrored_strategy().scope():
+        model = OwnTrainFunction()
+        model.compile("sgd", "mse")
+    x = np.ones((8, 1), "float32")
+    assert model.fit(x, x, batch_size=4, epochs=2, verbose=0).history["seen"] == [1.0, 1.0]

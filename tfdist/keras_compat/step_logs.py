@@ -28,9 +28,9 @@ _BATCH_HOOKS = {
     "fit": ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end"),
     "evaluate": ("on_test_batch_begin", "on_test_batch_end"),
 }
-#: Keras's callbacks that do not look at the logs of batches; the progress bar, which shows what there is; and those
-#: that look at them if they are told so.
-_READ_NONE = (keras.callbacks.BackupAndRestore, keras.callbacks.CSVLogger, keras.callbacks.History)
+#: Keras's callbacks that have batch hooks and need no logs of every batch: the progress bar shows what there is.
+_READ_NONE = (keras.callbacks.BackupAndRestore, keras.callbacks.ProgbarLogger)
+#: Those that look at the logs of batches if they are told so.
 _MAY_READ: dict[type, Callable[[Any], bool]] = {
     keras.callbacks.ModelCheckpoint: lambda callback: callback.save_freq != "epoch",
     keras.callbacks.TensorBoard: lambda callback: callback.update_freq != "epoch",
@@ -70,7 +70,7 @@ def has_batch_hooks(callback: keras.callbacks.Callback, method: str) -> bool:
 
 
 def _reads_batch_logs(callback: keras.callbacks.Callback, method: str) -> bool:
-    if type(callback) in (*_READ_NONE, keras.callbacks.ProgbarLogger):
+    if type(callback) in _READ_NONE:
         return False
     if type(callback) in _MAY_READ:
         return _MAY_READ[type(callback)](callback)

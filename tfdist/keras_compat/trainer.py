@@ -239,7 +239,7 @@ def _make_reset_metrics(original: Any) -> Any:
             original(self)
             return
         for function in (self.train_function, self.test_function):
-            if function is not None:
+            if hasattr(function, "reset"):  # not None, and not what a user's make_train_function made
                 function.reset()
         if is_parameter_server(strategy):
             original(self)

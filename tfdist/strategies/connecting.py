@@ -11,7 +11,6 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.cluster import ClusterConfig
-from tfdist.cluster.address import split_address
 from tfdist.cluster.job_environment import (
     EXCHANGE_TIMEOUT_S,
     JOB_SECRET,
@@ -74,10 +73,9 @@ def _form(config: ClusterConfig, name: str) -> Transport:
         return form_mpi_group(rank, names, exchange_limit=exchange_limit)
     limit_s = parse_start_timeout_s(os.environ)
     group = f"tfdist/group/{next(_groups)}"
-    host = split_address(config.worker_addresses[rank])[0]
+    host = config.worker_addresses[rank].rpartition(":")[0]  # IPv6 keeps its brackets
     listener = listen(host)
-    bare = host.strip("[]")
-    set_key_value(f"{group}/{rank}", f"[{bare}]:{listener.port}" if ":" in bare else f"{bare}:{listener.port}")
+    set_key_value(f"{group}/{rank}", f"{host}:{listener.port}")
     if config.is_chief:
         set_key_value(f"{group}/secret", secrets.token_hex(32))
     told = [_told(config, f"{group}/{peer}", names[peer], limit_s) for peer in range(config.num_workers)]

@@ -4,8 +4,9 @@
 [docs/design/transports.md](../../../docs/design/transports.md) describes the algorithms, the costs and the limits.
 """
 
-from tfdist.communication.transports.formation import Listener, form_group, listen
+from tfdist.communication.transports.formation import form_group
 from tfdist.communication.transports.interface import TimeLimit, Transport, TransportClosedError
+from tfdist.communication.transports.listener import Listener, listen
 from tfdist.communication.transports.tcp import TcpTransport
 
 __all__ = ["Listener", "TcpTransport", "TimeLimit", "Transport", "TransportClosedError", "form_group", "listen"]

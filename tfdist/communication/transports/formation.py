@@ -17,80 +17,18 @@ from tfdist.communication.transports.handshake import Claims, HandshakeError
 from tfdist.communication.transports.host_exchange import piece_bytes_for, shared_bytes
 from tfdist.communication.transports.interface import Array, TimeLimit
 from tfdist.communication.transports.links import Links, Peer
+from tfdist.communication.transports.listener import Listener, enlarge_buffers
 from tfdist.communication.transports.tcp import TcpTransport
-from tfdist.errors import ArgumentError, LaunchError, describe_problem
+from tfdist.errors import ArgumentError, describe_problem
 
-__all__ = ["Listener", "form_group", "listen"]
+__all__ = ["form_group"]
 
 _LOG = logging.getLogger("tfdist")
-_BACKLOG = 512
 _MOST_STRANGERS = 256  # half-open connections at a time; the oldest goes first
 _STRANGER_LIMIT_S = 10.0
 _RETRY_AFTER_S = 0.2
 _REFUSAL_AFTER_S = 1.0
-_SOCKET_BUFFER_BYTES = 1 << 22
 _DATA, _CHANNEL = "data", "messages"
-
-
-class Listener:
-    """A socket at which the other members of a group to be formed can connect.
-
-    Attributes:
-        socket: The listening socket.
-        port: Its port, chosen by the system.
-    """
-
-    def __init__(self, listening: socket.socket) -> None:
-        self.socket = listening
-        self.port: int = listening.getsockname()[1]
-
-    def close(self) -> None:
-        """Stops listening. `form_group` does it, too."""
-        self.socket.close()
-
-
-def listen(host: str) -> Listener:
-    """Opens a port for the other members, chosen by the system.
-
-    Args:
-        host: The host of this task's address in the cluster description: a name, an IPv4 or an IPv6 address. Where it
-            is no address of this machine (as behind a service or a NAT), or a name that means the loopback interface
-            here and another elsewhere (as a machine's own name in some /etc/hosts), the port is opened on all
-            interfaces.
-
-    Raises:
-        LaunchError: When the system gives no port.
-    """
-    bare = host.removeprefix("[").removesuffix("]")
-    problem: OSError | None = None
-    places: list[tuple[socket.AddressFamily, tuple[str, int]]] = []
-    try:
-        for family, _, _, _, address in socket.getaddrinfo(bare, 0, type=socket.SOCK_STREAM):
-            where = str(address[0])
-            is_trap = _is_loopback(where) and not _is_loopback(bare) and bare != "localhost"
-            places.append((family, (_any(family) if is_trap else where, 0)))
-        places += [(family, (_any(family), 0)) for family, _ in places]
-    except OSError as error:
-        problem = error
-    for kind, place in places:
-        listening = socket.socket(kind, socket.SOCK_STREAM)
-        try:
-            _enlarge_buffers(listening)  # accepted sockets take over the sizes, which must be known before they connect
-            listening.bind(place)
-            listening.listen(_BACKLOG)
-            listening.setblocking(False)
-            return Listener(listening)
-        except OSError as error:
-            listening.close()
-            problem = error
-    raise LaunchError(
-        describe_problem(
-            "No port can be opened for the exchange between workers",
-            received=f"host={host} (of this task's address in the cluster description): {problem}",
-            expected="a name or an address of this machine",
-            fix="correct this task's address in the cluster description",
-        )
-    )
 
 
 def form_group(
@@ -303,7 +241,7 @@ class _Forming:
             except OSError as error:
                 self._try_again((kind, rank), f"{error.strerror or error}")
                 continue
-            _enlarge_buffers(connection)
+            enlarge_buffers(connection)
             connection.setblocking(False)
             attempt = _Attempt(connection, handshake.initiate(own, self._secret), self._names[rank], (kind, rank))
             attempt.end = now + self._limit.seconds
@@ -478,23 +416,3 @@ def _refused(peer: str, reason: str, own_name: str) -> ArgumentError:
             fix="give all tasks the same secret, as a launcher does, and end tasks that are left from another job",
         )
     )
-
-
-def _is_loopback(address: str) -> bool:
-    return address == "::1" or address.startswith("127.")
-
-
-def _any(family: socket.AddressFamily) -> str:
-    return "::" if family == socket.AF_INET6 else "0.0.0.0"
-
-
-def _enlarge_buffers(connection: socket.socket) -> None:
-    """Sets large buffers if the system allows them; if not, its own growing ones are the larger ones."""
-    for option, name in ((socket.SO_SNDBUF, "wmem_max"), (socket.SO_RCVBUF, "rmem_max")):
-        try:
-            with open(f"/proc/sys/net/core/{name}", encoding="ascii") as file:
-                largest = int(file.read())
-        except (OSError, ValueError):
-            continue
-        if largest >= _SOCKET_BUFFER_BYTES:
-            connection.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -79,6 +80,7 @@ def _is_half(dtype: np.dtype[np.generic]) -> bool:
     return dtype == np.float16 or _is_bfloat16(dtype)
 
 
+@functools.cache  # numpy makes the name anew each time, which is slow
 def _is_bfloat16(dtype: np.dtype[np.generic]) -> bool:
     return dtype.name == "bfloat16"  # ml_dtypes makes it; its arrays work without that package being imported here
 
