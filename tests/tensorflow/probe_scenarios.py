@@ -127,6 +127,29 @@ class ShiftedMean(keras.layers.Layer):
         return x
 
 
+@probe(
+    "CollectiveAllReduceExtended._get_variable_creator_initial_value",
+    on="multi",
+    stock=False,
+    fails_with="InvalidArgumentError: Value for attr 'T' of (bfloat16|uint8|int8)",
+)
+def dtypes_that_are_not_broadcast(strategy):
+    own = 1 + strategy.cluster_resolver.task_id
+    with strategy.scope():
+        for dtype in ("bfloat16", "uint8", "int8", "uint16", "int16", "uint32", "uint64"):
+            made = [
+                tf.Variable(tf.cast([own, 7], dtype)),
+                tf.Variable(lambda d=dtype: tf.cast([own, 7], d), dtype=dtype),
+                keras.Variable(lambda shape, dtype: tf.cast([own, 7], dtype), shape=(2,), dtype=dtype),
+            ]
+            for variable in made:
+                value = strategy.experimental_local_results(
+                    variable.value if isinstance(variable, keras.Variable) else variable
+                )[0]
+                assert value.dtype == dtype, (value.dtype, dtype)
+                assert tf.cast(value, "float32").numpy().tolist() == [1, 7], f"{dtype}: not the chief's {value}"
+
+
 @probe("Variable._direct_assign", on="multi", stock=False, fails_with="")
 def assign_in_call(strategy):
     model = model_of(strategy, lambda: ShiftedMean(name="shifted"), lambda: keras.layers.Dense(1))
