@@ -74,5 +74,6 @@ def measure(measurement: Measurement, time_limit_s: float) -> dict[str, Any]:
 def _last_words(cluster: LocalCluster) -> str:
     failed = [name for name in cluster.task_names if cluster.returncode(name)]
     lines = [line for name in failed for line in cluster.stderr(name).splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line and not line.startswith((" ", "\t"))]
-    return (errors or lines or [f"{', '.join(failed)} failed"])[-1][:300]
+    starts = [k for k, line in enumerate(lines) if "Error" in line and not line.startswith((" ", "\t"))]
+    said = lines[starts[-1] :][:3] if starts else lines[-1:] or [f"{', '.join(failed)} failed"]
+    return " ".join(line.strip() for line in said)[:300]

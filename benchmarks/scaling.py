@@ -125,9 +125,12 @@ def _costs(medians: _Medians, model: str, cores: int) -> StepCosts:
 
 
 def predict_cases(runs: Sequence[dict[str, Any]], cores: int) -> list[Case]:
-    """All measured steps with their predictions. The first one of several workers calibrates the overhead."""
+    """The measured steps of models that were trained on several workers, with their predictions.
+
+    The first step of several workers calibrates the overhead.
+    """
     medians = _medians(runs)
-    models = [model for model in WORKLOADS if any(case == model for case, _, _ in medians)]
+    models = [model for model in WORKLOADS if max(_worker_counts(medians, model), default=1) > 1]
     cases = []
     overhead: float | None = None
     for model in models:
