@@ -39,8 +39,8 @@ class Profile:
         projected_models: Whose step of one worker is measured for the projection of `scaling`.
         workers: Numbers of workers.
         all_loops: Whether slower ways to write the loop take part.
-        all_cases: Whether each model is trained on each number of workers and on devices. Otherwise models after the
-            first are trained on two workers, and on no devices.
+        all_cases: Whether each model is trained on each number of workers, over each transport, and on devices.
+            Otherwise models after the first are trained on two workers, not over MPI, and on no devices.
     """
 
     rounds: int
@@ -110,10 +110,13 @@ class Choice:
         """The arguments of a participant that trains a model."""
         return {"model": model, "epochs": min(self.profile.epochs, WORKLOADS[model].epochs)}
 
+    def trains_all_cases_of(self, model: str) -> bool:
+        """See `Profile.all_cases`."""
+        return self.profile.all_cases or model == self.profile.models[0]
+
     def workers_for(self, model: str) -> Sequence[int]:
         """The numbers of workers on which `steps` trains a model."""
-        everything = self.profile.all_cases or model == self.profile.models[0]
-        return self.workers or (self.profile.workers if everything else (2,))
+        return self.workers or (self.profile.workers if self.trains_all_cases_of(model) else (2,))
 
 
 def plan_case_groups(choice: Choice) -> list[list[Measurement]]:
@@ -147,7 +150,8 @@ def _steps_of(choice: Choice, model: str, workers: int) -> list[Measurement]:
     if workers == 1:
         entries += [("tfdist fit", "tfdist_fit", {}), ("Keras 3 fit, no strategy", "keras_fit", {})]
     else:
-        entries += [(f"tfdist fit ({t})", "tfdist_fit", {"transport": t}) for t in ("tcp", "collective", "mpi")]
+        transports = ("tcp", "collective", "mpi") if choice.trains_all_cases_of(model) else ("tcp", "collective")
+        entries += [(f"tfdist fit ({t})", "tfdist_fit", {"transport": t}) for t in transports]
     entries.append(("torch DDP (gloo)" if workers > 1 else "torch", "torch_loop", {}))
     case = f"{model}, {_count(workers)}"
     return [

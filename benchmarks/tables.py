@@ -35,11 +35,11 @@ def _with_quartiles(spread: Spread | None, form: Any) -> str:
 
 
 def to_json(head: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
-    """Everything that was measured, to five significant digits, with a line for each run."""
+    """Everything that was measured, to four significant digits, with a line for each run."""
 
     def rounded(value: Any) -> Any:
         if isinstance(value, float):
-            return float(f"{value:.5g}")
+            return float(f"{value:.4g}")
         if isinstance(value, Mapping):
             return {key: rounded(each) for key, each in value.items()}
         return [rounded(each) for each in value] if isinstance(value, list) else value

@@ -131,8 +131,8 @@ def test_the_plan_measures_what_every_prediction_needs():
                 assert (EXCHANGE_CASE, f"{workers} workers, shared memory") in names
 
 
-def test_values_in_the_file_have_five_digits_and_each_run_a_line():
+def test_values_in_the_file_have_four_digits_and_each_run_a_line():
     text = to_json({"rounds": 1}, [run("a", "b", {"": 1.23456789}), {"error": "no"}])
-    assert json.loads(text)["runs"][0]["series"][""]["wall"] == [1.2346]
+    assert json.loads(text)["runs"][0]["series"][""]["wall"] == [1.235]
     assert json.loads(text)["runs"][1] == {"error": "no"}
     assert len(text.splitlines()) == 7
