@@ -253,7 +253,7 @@ def _host_costs(runs: Sequence[dict[str, Any]], medians: _Medians) -> tuple[floa
         for (case, p, label), ms in _medians(runs, "cpu").items()
         if (case, label) == (EXCHANGE_CASE, "1 kB") and p.endswith("sockets")
     }
-    if two is None or not used:
+    if two is None or not two.line.beta or not used:
         return None, None
     fewest, most = min(used), max(used)
     a_message = (used[most] - used[fewest]) / (most - fewest) if most > fewest else used[fewest] / (fewest - 1)

@@ -101,6 +101,14 @@ def test_a_run_that_was_interrupted_predicts_what_it_can():
     assert report_scaling([], 2) == []
 
 
+def test_sockets_whose_times_do_not_grow_project_nothing():
+    flat = run(EXCHANGE_CASE, "2 workers, sockets", dict.fromkeys(LABELS, 1.0))
+    others = [one for one in exchanges() if one["participant"] != "2 workers, sockets"]
+    text = "\n".join(report_scaling([flat, *others, *steps("small_dense")], 2))
+    assert "| small_dense | weak | 4 |" in text
+    assert "On paper" not in text
+
+
 def test_the_report_has_the_speed_up_the_error_and_the_goal():
     text = "\n".join(report_scaling([*exchanges(), *steps("small_dense", slower=1.2)], 2))
     assert "| small_dense | weak | 1 | 1 | 64 | 5.00 | 1.00 | 100% | 5.00 | (measured for the model) |" in text
