@@ -106,7 +106,7 @@ def _worker_counts(medians: _Medians, model: str) -> list[int]:
     return sorted({_number(p) for case, p, _ in medians if case == model and p.endswith(("worker", "workers"))})
 
 
-def _costs(medians: _Medians, model: str, cores: int) -> StepCosts:
+def _costs(medians: _Medians, model: str, cores: int, column: str = "wall") -> StepCosts:
     compute, read, exchange = {}, [], {}
     for (case, participant, label), ms in medians.items():
         if case == EXCHANGE_CASE and participant.endswith("shared memory"):
@@ -121,20 +121,31 @@ def _costs(medians: _Medians, model: str, cores: int) -> StepCosts:
             compute[_number(label), _number(participant)] = ms
         elif participant == "batches read":
             read.append((_number(label), ms))
+    if column == "cpu":  # a process's own time does not become more when it waits for a core
+        most = max(_worker_counts(medians, model), default=1)
+        compute |= {
+            (rows, n): ms for (rows, busy), ms in compute.items() for n in range(cores + 1, most + 1) if busy == cores
+        }
+        cores = max(cores, most)
     return StepCosts(cores, compute, fit_line(read) if read else Line(0, 0), exchange, gradient_bytes(model))
 
 
-def predict_cases(runs: Sequence[dict[str, Any]], cores: int) -> list[Case]:
+def predict_cases(runs: Sequence[dict[str, Any]], cores: int, column: str = "wall") -> list[Case]:
     """The measured steps of models that were trained on several workers, with their predictions.
 
     The first step of several workers calibrates the overhead.
+
+    Args:
+        runs: Of any sections.
+        cores: How many the workers shared.
+        column: `wall`, or `cpu` for the processor time of the first worker.
     """
-    medians = _medians(runs)
+    medians = _medians(runs, column)
     models = [model for model in WORKLOADS if max(_worker_counts(medians, model), default=1) > 1]
     cases = []
     overhead: float | None = None
     for model in models:
-        costs = _costs(medians, model, cores)
+        costs = _costs(medians, model, cores, column)
         for workers in _worker_counts(medians, model):
             name = f"{workers} worker{'s' if workers > 1 else ''}"
             steps = [(_number(label), ms) for (c, p, label), ms in medians.items() if (c, p) == (model, name)]
@@ -180,20 +191,44 @@ def report_scaling(runs: Sequence[dict[str, Any]], cores: int) -> list[str]:
     ]
     for kind in ("weak", "strong"):
         lines += [_case_line(case, kind, cases, cores) for case in cases if kind in case.kinds]
-    tested = [abs(case.error) for case in cases if case.error is not None and not case.calibrates]
-    if tested:
-        within = sum(error <= GOAL for error in tested)
-        lines += [
-            "",
-            f"Errors of the {len(tested)} cases that test the model: median {statistics.median(tested):.0%}, largest "
-            f"{max(tested):.0%}; {within} within the goal of {GOAL:.0%}.",
-        ]
+    lines += _error_lines(cases)
+    lines += _processor_lines(predict_cases(runs, cores, "cpu"))
     lines += _cost_lines(medians, cases, cores)
     return lines + report_projection(
         {model: costs for model in WORKLOADS if (costs := _costs(medians, model, cores)).compute_ms},
         *_host_costs(runs, medians),
         overhead_ms=_overhead(medians, cases, cores),
     )
+
+
+def _error_lines(cases: Sequence[Case]) -> list[str]:
+    tested = [abs(case.error) for case in cases if case.error is not None and not case.calibrates]
+    if not tested:
+        return []
+    within = sum(error <= GOAL for error in tested)
+    return [
+        "",
+        f"Errors of the {len(tested)} cases that test the model: median {statistics.median(tested):.0%}, largest "
+        f"{max(tested):.0%}; {within} within the goal of {GOAL:.0%}.",
+    ]
+
+
+def _processor_lines(cases: Sequence[Case]) -> list[str]:
+    """The same for processor time."""
+    lines = [
+        "",
+        "The same model for the processor time of the first worker, each term being one of processor time, which other "
+        "jobs on the machine disturb less:",
+        "",
+        "| model | workers | rows | processor ms | predicted | error |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in cases:
+        if case.predicted_ms is not None and case.error is not None and case.workers > 1:
+            error = "(calibrates the overhead)" if case.calibrates else f"{case.error:+.0%}"
+            times = f"{format_ms(case.measured_ms)} | {format_ms(case.predicted_ms)}"
+            lines.append(f"| {case.model} | {case.workers} | {case.rows} | {times} | {error} |")
+    return lines + _error_lines(cases)
 
 
 def _case_line(case: Case, kind: str, cases: Sequence[Case], cores: int) -> str:

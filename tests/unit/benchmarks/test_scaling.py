@@ -84,6 +84,19 @@ def test_a_step_that_differs_shows_as_an_error_and_does_not_change_the_model():
     assert [case.error for case in cases] == pytest.approx([0, 0, 0, -0.5, -0.5])
 
 
+def test_processor_time_is_not_shared():
+    costs = {"16 kB": 1.0, "256 kB": 1.0, "1 kB": 1.0}
+    exchange = [run(EXCHANGE_CASE, f"{n} workers, shared memory", costs) for n in (2, 4)]
+    alone = run("small_dense", "2 processes, each alone", {"64 rows a worker": 8.0})
+    measured = [run("small_dense", f"{n} workers", {"64 rows a worker": 10.0}) for n in (2, 4)]
+    runs = [*exchange, alone, *measured]
+    assert [(c.workers, c.measured_ms, c.predicted_ms) for c in predict_cases(runs, 2, "cpu")] == [
+        (2, 5.0, pytest.approx(4.0 + 0.5 + 0.5)),  # half of everything, and the overhead
+        (4, 5.0, pytest.approx(5.0)),
+    ]
+    assert predict_cases(runs, 2)[1].predicted_ms == pytest.approx(2 * 9.0 + 1.0)
+
+
 def test_an_exchange_is_tested_on_sizes_that_it_was_not_fitted_to():
     series = {label: 1.0 + size * 1e-6 for label, size in LABELS.items()}
     series["16 kB"] *= 2
