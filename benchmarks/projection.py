@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.step_time import (
+    Line,
     Network,
     StepCosts,
     pairwise_all_reduce_ms,
@@ -28,7 +29,7 @@ def report_projection(
     host_ms_per_byte: float | None,
     host_ms_per_message: float | None,
     *,
-    overhead_ms: float,
+    overhead: Line,
 ) -> list[str]:
     """The lines of the report: weak scaling on networks.
 
@@ -36,7 +37,7 @@ def report_projection(
         costs_of: By model; those whose step of one worker was measured are shown.
         host_ms_per_byte: See `Network`; without it there is no table.
         host_ms_per_message: See `Network`.
-        overhead_ms: Of a step of several workers.
+        overhead: Of a step of several workers, over the bytes of its gradients.
     """
     if host_ms_per_byte is None or host_ms_per_message is None:
         return []
@@ -53,7 +54,7 @@ def report_projection(
         "(the sockets of the `tcp` transport between two workers here). Where the network is faster, the limit is "
         f"{gigabits_of_host:.1f} Gbit/s. It needs {host_ms_per_message * 1000:.0f} us for a message to and one from "
         "another worker.",
-        f"- The overhead of a step is that of the cases above, {overhead_ms:.2f} ms.",
+        "- The overhead of a step is that of the cases above.",
         "- Nothing overlaps: the exchange begins when all gradients are there. They are dense float32, which is what "
         "the transport sends with these batches.",
         "- Workers read their own rows (tf.data's FILE policy, or dataset functions), for which their numbers of rows "
@@ -79,7 +80,7 @@ def report_projection(
                 network = Network(LATENCY_MS, 8e-6 / gigabits, host_ms_per_byte, host_ms_per_message)
                 for all_reduce in _ALGORITHMS.values():
                     exchange = all_reduce(network, workers, costs.gradient_bytes)
-                    step = alone + overhead_ms + exchange + small_exchange_ms(network, workers)
+                    step = alone + overhead.at(costs.gradient_bytes) + exchange + small_exchange_ms(network, workers)
                     cells.append(f"{format_ms(step)} ({alone / step:.0%})")
             reading = format_ms(costs.read_ms.beta * (workers - 1) * rows)
             lines.append(f"| {model} | {workers:,} | {' | '.join(cells)} | {reading} |")

@@ -1,11 +1,12 @@
 """The section `scaling`: what was measured, beside what the model of `step_time.py` predicts. Pure.
 
 Nothing is tested on what the model was fitted to: the lines of the exchange are fitted to every other size and tested
-on the rest; the overhead of a step comes from one case of the steps, and all others are tested.
+on the rest; the overhead of a step comes from one case of the steps for each model, and all others are tested.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from benchmarks.step_time import (
     StepCosts,
     calibrate_overhead,
     fit_line,
+    fit_overhead,
     predict_step_ms,
     relative_error,
 )
@@ -133,7 +135,7 @@ def _costs(medians: _Medians, model: str, cores: int, column: str = "wall") -> S
 def predict_cases(runs: Sequence[dict[str, Any]], cores: int, column: str = "wall") -> list[Case]:
     """The measured steps of models that were trained on several workers, with their predictions.
 
-    The first step of several workers calibrates the overhead.
+    The first step of several workers of each model calibrates the overhead.
 
     Args:
         runs: Of any sections.
@@ -141,31 +143,51 @@ def predict_cases(runs: Sequence[dict[str, Any]], cores: int, column: str = "wal
         column: `wall`, or `cpu` for the processor time of the first worker.
     """
     medians = _medians(runs, column)
-    models = [model for model in WORKLOADS if max(_worker_counts(medians, model), default=1) > 1]
+    measured = _measured_cases(medians)
+    calibrating = _calibrating(medians, measured, cores, column)
+    overhead = fit_overhead(list(calibrating.values())) if calibrating else Line(0, 0)
     cases = []
-    overhead: float | None = None
-    for model in models:
-        costs = _costs(medians, model, cores, column)
-        for workers in _worker_counts(medians, model):
+    for case in measured:
+        costs = _costs(medians, case.model, cores, column)
+        known = dataclasses.replace(costs, overhead_ms=overhead.at(costs.gradient_bytes))
+        # A single worker's step is what the model starts from, so it is no test of it.
+        calibrates = case.workers == 1 or case in calibrating
+        with contextlib.suppress(KeyError):
+            predicted = predict_step_ms(known, case.workers, case.rows)
+            case = dataclasses.replace(case, predicted_ms=predicted, calibrates=calibrates)  # noqa: PLW2901
+        cases.append(case)
+    return cases
+
+
+def _measured_cases(medians: _Medians) -> list[Case]:
+    cases = []
+    for model in WORKLOADS:
+        counts = _worker_counts(medians, model)
+        for workers in counts if max(counts, default=1) > 1 else ():
             name = f"{workers} worker{'s' if workers > 1 else ''}"
             steps = [(_number(label), ms) for (c, p, label), ms in medians.items() if (c, p) == (model, name)]
-            for rows, ms in sorted(steps, reverse=True):
-                case = Case(model, workers, rows, ms, None, False)
-                if not case.kinds:
-                    continue
-                try:
-                    calibrates = workers > 1 and overhead is None
-                    if calibrates:
-                        overhead = calibrate_overhead(costs, workers, rows, ms)
-                    known = dataclasses.replace(costs, overhead_ms=overhead or 0.0)
-                    predicted = predict_step_ms(known, workers, rows)
-                    # A single worker's step is what the model starts from, so it is no test of it.
-                    cases.append(
-                        dataclasses.replace(case, predicted_ms=predicted, calibrates=calibrates or workers == 1)
-                    )
-                except KeyError:
-                    cases.append(case)
+            found = [Case(model, workers, rows, ms, None, False) for rows, ms in sorted(steps, reverse=True)]
+            cases += [case for case in found if case.kinds]
     return cases
+
+
+def _calibrating(
+    medians: _Medians, cases: Sequence[Case], cores: int, column: str = "wall"
+) -> dict[Case, tuple[float, float]]:
+    """The first step of several workers of each model, with the bytes of its gradients and its overhead."""
+    found: dict[str, tuple[Case, tuple[float, float]]] = {}
+    for case in cases:
+        if case.workers > 1 and case.model not in found:
+            costs = _costs(medians, case.model, cores, column)
+            with contextlib.suppress(KeyError):
+                overhead = calibrate_overhead(costs, case.workers, case.rows, case.measured_ms)
+                found[case.model] = case, (costs.gradient_bytes, overhead)
+    return dict(found.values())
+
+
+def _overhead(medians: _Medians, cores: int) -> Line:
+    calibrating = _calibrating(medians, _measured_cases(medians), cores)
+    return fit_overhead(list(calibrating.values())) if calibrating else Line(0, 0)
 
 
 def report_scaling(runs: Sequence[dict[str, Any]], cores: int) -> list[str]:
@@ -183,8 +205,8 @@ def report_scaling(runs: Sequence[dict[str, Any]], cores: int) -> list[str]:
         f"- There are {cores} cores. More workers share them (`sharing`: workers a core), and {cores} is the largest "
         "speed-up there can be.",
         "- Speed-up: rows a second beside one worker with the whole batch. Efficiency: speed-up beside the largest.",
-        "- `predicted`, in ms, is by `benchmarks/step_time.py`. Its overhead comes from the case marked so, and no "
-        "other case was used for it.",
+        "- `predicted`, in ms, is by `benchmarks/step_time.py`. Its overhead comes from the cases marked so, one of "
+        "each model, and no other case was used for it.",
         "",
         f"| {' | '.join(columns)} |",
         "|---" * len(columns) + "|",
@@ -197,7 +219,7 @@ def report_scaling(runs: Sequence[dict[str, Any]], cores: int) -> list[str]:
     return lines + report_projection(
         {model: costs for model in WORKLOADS if (costs := _costs(medians, model, cores)).compute_ms},
         *_host_costs(runs, medians),
-        overhead_ms=_overhead(medians, cases, cores),
+        overhead=_overhead(medians, cores),
     )
 
 
@@ -247,13 +269,6 @@ def _case_line(case: Case, kind: str, cases: Sequence[Case], cores: int) -> str:
     return f"| {' | '.join(map(str, cells))} | {speed_up} | {efficiency} | {predicted} | {error} |"
 
 
-def _overhead(medians: _Medians, cases: Sequence[Case], cores: int) -> float:
-    for case in cases:
-        if case.calibrates and case.workers > 1:
-            return calibrate_overhead(_costs(medians, case.model, cores), case.workers, case.rows, case.measured_ms)
-    return 0.0
-
-
 def _cost_lines(medians: _Medians, cases: Sequence[Case], cores: int) -> list[str]:
     lines = ["", "What the model is made of:", ""]
     lines += ["| quantity | value | error on sizes that it was not fitted to |", "|---|---|---|"]
@@ -266,7 +281,9 @@ def _cost_lines(medians: _Medians, cases: Sequence[Case], cores: int) -> list[st
                 f"| all-reduce, {participant} | {value} "
                 f"| median {statistics.median(sizes):.0%}, largest {max(sizes):.0%} |"
             )
-    lines.append(f"| overhead of a step of several workers | {_overhead(medians, cases, cores):.2f} ms | |")
+    overhead = _overhead(medians, cores)
+    value = f"{overhead.alpha:.2f} ms {overhead.beta * 2**20:+.3f} ms a MB"
+    lines.append(f"| overhead of a step of several workers | {value} | |")
     for model in dict.fromkeys(case.model for case in cases):
         costs = _costs(medians, model, cores)
         lines.append(f"| {model}: reading a row of the global batch | {costs.read_ms.beta * 1000:.2f} us | |")

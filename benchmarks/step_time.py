@@ -7,7 +7,8 @@ A step of `n` workers, of which `k = max(1, n / cores)` share a core, takes
 - `compute`: a step of one worker that trains alone on as many rows, while as many cores are busy as in the job;
 - `read`: what reading the global batch takes beyond reading the worker's own rows, a straight line over the rows;
 - `overhead`: what a step costs for being one of several workers' beyond the exchange of bytes: the call from TensorFlow
-  into Python and back. One number, from the cases that calibrate the model;
+  into Python and back, and, for large models below 0, memory that the transport keeps and a lone worker takes from the
+  system anew in every step. A straight line over the bytes of the gradients, from the cases that calibrate the model;
 - `exchange`: `alpha + beta * bytes`, for each number of workers that was measured, sharing of cores included.
 
 Costs of messages are straight lines, as by Hockney (1994, "The communication challenge for MPP: Intel Paragon and Meiko
@@ -28,6 +29,7 @@ __all__ = [
     "StepCosts",
     "calibrate_overhead",
     "fit_line",
+    "fit_overhead",
     "pairwise_all_reduce_ms",
     "predict_step_ms",
     "relative_error",
@@ -113,7 +115,7 @@ def predict_step_ms(costs: StepCosts, workers: int, rows: int) -> float:
 
 
 def calibrate_overhead(costs: StepCosts, workers: int, rows: int, measured_ms: float) -> float:
-    """The overhead with which the model predicts a measured step exactly; 0 if it predicts too much without any.
+    """The overhead with which the model predicts a measured step exactly; below 0 if it predicts too much without any.
 
     Args:
         costs: `overhead_ms` must be 0.
@@ -122,7 +124,16 @@ def calibrate_overhead(costs: StepCosts, workers: int, rows: int, measured_ms: f
         measured_ms: The step.
     """
     sharing = max(1.0, workers / costs.cores)
-    return max(0.0, (measured_ms - predict_step_ms(costs, workers, rows)) / sharing)
+    return (measured_ms - predict_step_ms(costs, workers, rows)) / sharing
+
+
+def fit_overhead(points: Sequence[tuple[float, float]]) -> Line:
+    """Fits a line with the smallest sum of squared errors to bytes and overheads of models; one model: a constant."""
+    mean_size = sum(size for size, _ in points) / len(points)
+    mean = sum(ms for _, ms in points) / len(points)
+    spread = sum((size - mean_size) ** 2 for size, _ in points)
+    slope = sum((size - mean_size) * (ms - mean) for size, ms in points) / spread if spread else 0.0
+    return Line(mean - slope * mean_size, slope)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from benchmarks.step_time import (
     StepCosts,
     calibrate_overhead,
     fit_line,
+    fit_overhead,
     pairwise_all_reduce_ms,
     predict_step_ms,
     relative_error,
@@ -86,8 +87,21 @@ def test_the_calibrated_overhead_predicts_its_own_case(workers):
     assert predict_step_ms(calibrated, workers, 64) == pytest.approx(20.0)
 
 
-def test_an_overhead_is_not_negative():
-    assert calibrate_overhead(COSTS, 2, 64, 0.1) == 0
+def test_an_overhead_is_below_0_where_a_step_is_faster_than_its_parts():
+    assert calibrate_overhead(COSTS, 2, 64, 6.0) == pytest.approx(6.0 - 6.164)
+
+
+@pytest.mark.parametrize(
+    ("points", "alpha", "beta"),
+    [
+        ([(100, 2.0)], 2.0, 0.0),
+        ([(100, 2.0), (300, -2.0)], 4.0, -0.02),
+        ([(0, 0.0), (1, 2.0), (2, 1.0)], 0.5, 0.5),
+    ],
+)
+def test_overheads_of_models_are_a_line_that_may_fall(points, alpha, beta):
+    line = fit_overhead(points)
+    assert (line.alpha, line.beta) == pytest.approx((alpha, beta))
 
 
 def test_all_reduces_on_a_network():
