@@ -6,6 +6,7 @@ import argparse
 import datetime
 import importlib.util
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -47,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     choice = Choice(options.only, profile, options.models, options.workers, cores)
     machine = describe_machine()
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    command = " ".join(["python -m benchmarks", *(arguments if arguments is not None else sys.argv[1:])])
+    command = f"python -m benchmarks {shlex.join(arguments if arguments is not None else sys.argv[1:])}"
     runs: list[dict[str, Any]] = []
 
     def write() -> str:
