@@ -24,7 +24,7 @@ help:
 	@echo 'make test         run the whole test suite, and a part of it on the oldest supported versions; with -j2 side by side'
 	@echo 'make check        lint, types, layers and unit tests: what to run before a commit'
 	@echo 'make campaign     what takes longer: the whole matrix, on both ends, and recipes with more seeds'
-	@echo 'make benchmark    measure tfdist beside its peers, for hours; ARGS=--quick for a first look (docs/benchmarks.md)'
+	@echo 'make benchmark    measure tfdist beside its peers, for hours; ARGS=--middle for half an hour, --quick for a first look (docs/benchmarks.md)'
 	@echo 'make clean        remove the environments and logs that make made'
 
 quickstart: $(VENV)/.recipes
