@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +15,8 @@ from tfdist.communication.transports import Transport
 from tfdist.errors import TfdistError
 
 __all__ = ["TransportExchange"]
+
+_SMALL_BYTES = 1 << 16  # below it, copying a tensor costs less than an array in Python
 
 
 class TransportExchange:
@@ -41,7 +46,7 @@ class TransportExchange:
                 dense.setdefault(tensor.dtype, []).append(position)
         for positions in dense.values():
             values = [tf.convert_to_tensor(tensors[p]) for p in positions]
-            for position, total in zip(positions, self._sum_dense(*values), strict=True):
+            for position, total in zip(positions, self._sum_packed(values), strict=True):
                 sums[position] = total
         return sums
 
@@ -49,14 +54,32 @@ class TransportExchange:
         """Sums an array outside of any graph. Collective."""
         return self.transport.all_reduce_sum([array])[0]
 
-    def _sum_dense(self, *values: tf.Tensor) -> list[tf.Tensor]:
+    def _sum_packed(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
+        small = [] if tf.executing_eagerly() else [k for k, value in enumerate(values) if _is_small(value)]
+        if len(small) < 2:
+            return self._sum_dense(*values)
+        large = [k for k in range(len(values)) if k not in set(small)]
+        shapes = [values[k].shape.as_list() for k in small]
+        with tf.device("CPU:0"):
+            packed = tf.concat([tf.reshape(values[k], [-1]) for k in small], axis=0)
+            checksum = zlib.crc32(repr(shapes).encode())
+            total, *sums = self._sum_dense(packed, *(values[k] for k in large), checksum=checksum)
+            parts = tf.split(total, [math.prod(shape) for shape in shapes])
+            parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+        by_position = dict(zip([*small, *large], [*parts, *sums], strict=True))
+        return [by_position[k] for k in range(len(values))]
+
+    def _sum_dense(self, *values: tf.Tensor, checksum: int = 0) -> list[tf.Tensor]:
+        exchange = functools.partial(self.transport.all_reduce_sum, checksum=checksum)
+
         @tf.custom_gradient
         def differentiable(*values: tf.Tensor) -> Any:
-            sums = self._call(self.transport.all_reduce_sum, values)
+            sums = self._call(exchange, values)
             for total, value in zip(sums, values, strict=True):
                 total.set_shape(value.shape)
             # Every replica's sum depends on every replica's value, so its gradient is the sum of theirs.
-            return sums, self._sum_dense
+            return sums, functools.partial(self._sum_dense, checksum=checksum)
 
         with tf.device("CPU:0"):
             sums = differentiable(*values)
@@ -84,6 +107,11 @@ class TransportExchange:
 
         results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors])
         return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _is_small(value: tf.Tensor) -> bool:
+    num_elements = value.shape.num_elements()
+    return num_elements is not None and num_elements * value.dtype.size < _SMALL_BYTES
 
 
 def _is_cheaper_gathered(slices: tf.IndexedSlices, num_members: int) -> bool:
