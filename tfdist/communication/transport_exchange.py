@@ -17,6 +17,7 @@ from tfdist.errors import TfdistError
 __all__ = ["TransportExchange"]
 
 _SMALL_BYTES = 1 << 16  # below it, copying a tensor costs less than an array in Python
+_BUCKET_BYTES = 1 << 23  # from it on, one more exchange costs less than waiting for the rest of the gradients
 
 
 class TransportExchange:
@@ -36,18 +37,27 @@ class TransportExchange:
 
         `tf.IndexedSlices` are gathered: the rows of all replicas stand one after the other, in the order of the ranks.
         Where that is more to send than the dense tensor, they are made dense first.
+
+        Where a network is between the members, large tensors are summed in several exchanges, the last ones first: of
+        gradients, which a step works out from the last layer to the first, the graph exchanges these while it works
+        out the others. The members' exchanges are in the same order, because a graph keeps that of its calls.
         """
         sums: list[Any] = [None] * len(tensors)
+        sparse: list[int] = []
         dense: dict[tf.DType, list[int]] = {}
         for position, tensor in enumerate(tensors):
             if isinstance(tensor, tf.IndexedSlices) and _is_cheaper_gathered(tensor, self.transport.num_members):
-                sums[position] = self._gather(tensor)
+                sparse.append(position)
             else:
                 dense.setdefault(tensor.dtype, []).append(position)
         for positions in dense.values():
             values = [tf.convert_to_tensor(tensors[p]) for p in positions]
-            for position, total in zip(positions, self._sum_packed(values), strict=True):
-                sums[position] = total
+            sizes = [_static_bytes(value) or 0 for value in values]
+            for bucket in _last_first(sizes) if self.transport.crosses_network else [range(len(values))]:
+                for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket]), strict=True):
+                    sums[positions[k]] = total
+        for position in sparse:
+            sums[position] = self._gather(tensors[position])
         return sums
 
     def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -56,7 +66,8 @@ class TransportExchange:
 
     def _sum_packed(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
-        small = [] if tf.executing_eagerly() else [k for k, value in enumerate(values) if _is_small(value)]
+        sizes = [] if tf.executing_eagerly() else [_static_bytes(value) for value in values]
+        small = [k for k, size in enumerate(sizes) if size is not None and size < _SMALL_BYTES]
         if len(small) < 2:
             return self._sum_dense(*values)
         large = [k for k in range(len(values)) if k not in set(small)]
@@ -109,9 +120,22 @@ class TransportExchange:
         return list(results) if isinstance(results, (list, tuple)) else [results]
 
 
-def _is_small(value: tf.Tensor) -> bool:
+def _static_bytes(value: tf.Tensor) -> int | None:
     num_elements = value.shape.num_elements()
-    return num_elements is not None and num_elements * value.dtype.size < _SMALL_BYTES
+    return None if num_elements is None else num_elements * value.dtype.size
+
+
+def _last_first(sizes: Sequence[int]) -> list[list[int]]:
+    """Divides tensors of so many bytes into buckets of at least `_BUCKET_BYTES`, from the last to the first."""
+    buckets: list[list[int]] = [[]]
+    filled = 0
+    for k in reversed(range(len(sizes))):
+        if filled >= _BUCKET_BYTES:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(k)
+        filled += sizes[k]
+    return buckets
 
 
 def _is_cheaper_gathered(slices: tf.IndexedSlices, num_members: int) -> bool:

@@ -60,11 +60,14 @@ class Transport(Protocol):
         name: The kind of transport, such as `"tcp"`.
         rank: This member's number, from 0.
         num_members: How many members the group has.
+        crosses_network: Whether some members do not share a host's memory, so that an exchange is mostly waiting. The
+            same on all members.
     """
 
     name: str
     rank: int
     num_members: int
+    crosses_network: bool
 
     def all_reduce_sum(self, parts: Sequence[Array], *, checksum: int = 0) -> list[Array]:
         """Sums arrays over all members. Collective.

@@ -75,6 +75,7 @@ class MpiTransport:
     def __init__(self, library: Any, group: Any, names: list[str], limit: TimeLimit) -> None:
         self.rank: int = group.Get_rank()
         self.num_members: int = group.Get_size()
+        self.crosses_network = True  # MPI does not say
         self._mpi, self._group, self._names, self._limit = library, group, names, limit
         self._others = [rank for rank in range(self.num_members) if rank != self.rank]
         self._pool = ResultPool()

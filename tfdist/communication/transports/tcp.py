@@ -36,6 +36,7 @@ class TcpTransport:
         self.rank = links.rank
         self.num_members = len(links.names)
         self.hosts = hosts
+        self.crosses_network = len(hosts) > 1
         self._links = links
         self._sockets = SocketExchange(links, range(self.num_members))
         self._reducer: SocketExchange | HostExchange = self._sockets
