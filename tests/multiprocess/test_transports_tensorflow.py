@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from tfdist.communication.transports.buffers import ResultPool
+from tfdist.communication.transports.buffers import ResultPool, layout_of
 
 
 def test_memory_that_tensorflow_keeps_is_not_used_again():
     import tensorflow as tf
 
     pool = ResultPool()
-    like = [np.zeros(1000, np.float32), np.zeros((3, 5), np.float32)]
+    like = layout_of([np.zeros(1000, np.float32), np.zeros((3, 5), np.float32)])
     addresses = []
 
     def hand_out():

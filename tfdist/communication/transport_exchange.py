@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +15,9 @@ from tfdist.communication.transports import Transport
 from tfdist.errors import TfdistError
 
 __all__ = ["TransportExchange"]
+
+_SMALL_BYTES = 1 << 16  # below it, copying a tensor costs less than an array in Python
+_BUCKET_BYTES = 1 << 23  # from it on, one more exchange costs less than waiting for the rest of the gradients
 
 
 class TransportExchange:
@@ -31,32 +37,60 @@ class TransportExchange:
 
         `tf.IndexedSlices` are gathered: the rows of all replicas stand one after the other, in the order of the ranks.
         Where that is more to send than the dense tensor, they are made dense first.
+
+        Where a network is between the members, large tensors are summed in several exchanges, the last ones first: of
+        gradients, which a step works out from the last layer to the first, the graph exchanges these while it works
+        out the others. The members' exchanges are in the same order, because a graph keeps that of its calls.
         """
         sums: list[Any] = [None] * len(tensors)
+        sparse: list[int] = []
         dense: dict[tf.DType, list[int]] = {}
         for position, tensor in enumerate(tensors):
             if isinstance(tensor, tf.IndexedSlices) and _is_cheaper_gathered(tensor, self.transport.num_members):
-                sums[position] = self._gather(tensor)
+                sparse.append(position)
             else:
                 dense.setdefault(tensor.dtype, []).append(position)
         for positions in dense.values():
             values = [tf.convert_to_tensor(tensors[p]) for p in positions]
-            for position, total in zip(positions, self._sum_dense(*values), strict=True):
-                sums[position] = total
+            sizes = [_static_bytes(value) or 0 for value in values]
+            for bucket in _last_first(sizes) if self.transport.crosses_network else [range(len(values))]:
+                for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket]), strict=True):
+                    sums[positions[k]] = total
+        for position in sparse:
+            sums[position] = self._gather(tensors[position])
         return sums
 
     def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Sums an array outside of any graph. Collective."""
         return self.transport.all_reduce_sum([array])[0]
 
-    def _sum_dense(self, *values: tf.Tensor) -> list[tf.Tensor]:
+    def _sum_packed(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
+        sizes = [] if tf.executing_eagerly() else [_static_bytes(value) for value in values]
+        small = [k for k, size in enumerate(sizes) if size is not None and size < _SMALL_BYTES]
+        if len(small) < 2:
+            return self._sum_dense(*values)
+        large = [k for k in range(len(values)) if k not in set(small)]
+        shapes = [values[k].shape.as_list() for k in small]
+        with tf.device("CPU:0"):
+            packed = tf.concat([tf.reshape(values[k], [-1]) for k in small], axis=0)
+            checksum = zlib.crc32(repr(shapes).encode())
+            total, *sums = self._sum_dense(packed, *(values[k] for k in large), checksum=checksum)
+            parts = tf.split(total, [math.prod(shape) for shape in shapes])
+            parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+        by_position = dict(zip([*small, *large], [*parts, *sums], strict=True))
+        return [by_position[k] for k in range(len(values))]
+
+    def _sum_dense(self, *values: tf.Tensor, checksum: int = 0) -> list[tf.Tensor]:
+        exchange = functools.partial(self.transport.all_reduce_sum, checksum=checksum)
+
         @tf.custom_gradient
         def differentiable(*values: tf.Tensor) -> Any:
-            sums = self._call(self.transport.all_reduce_sum, values)
+            sums = self._call(exchange, values)
             for total, value in zip(sums, values, strict=True):
                 total.set_shape(value.shape)
             # Every replica's sum depends on every replica's value, so its gradient is the sum of theirs.
-            return sums, self._sum_dense
+            return sums, functools.partial(self._sum_dense, checksum=checksum)
 
         with tf.device("CPU:0"):
             sums = differentiable(*values)
@@ -84,6 +118,24 @@ class TransportExchange:
 
         results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors])
         return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _static_bytes(value: tf.Tensor) -> int | None:
+    num_elements = value.shape.num_elements()
+    return None if num_elements is None else num_elements * value.dtype.size
+
+
+def _last_first(sizes: Sequence[int]) -> list[list[int]]:
+    """Divides tensors of so many bytes into buckets of at least `_BUCKET_BYTES`, from the last to the first."""
+    buckets: list[list[int]] = [[]]
+    filled = 0
+    for k in reversed(range(len(sizes))):
+        if filled >= _BUCKET_BYTES:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(k)
+        filled += sizes[k]
+    return buckets
 
 
 def _is_cheaper_gathered(slices: tf.IndexedSlices, num_members: int) -> bool:

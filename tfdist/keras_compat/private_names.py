@@ -7,6 +7,7 @@ import from `keras.src`, `tensorflow.python` or an underscore attribute of their
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -61,6 +62,7 @@ __all__ = [
     "array_slicing",
     "auto_shard_files",
     "backend_random",
+    "bound_call",
     "compile_loss",
     "configure_coordination_service",
     "data_adapters",
@@ -164,6 +166,17 @@ def configure_coordination_service(leader: str, jobs: dict[str, int], register_t
         ],
     )
     return True
+
+
+def bound_call(function: Any, argument: Any) -> Callable[[], Any]:
+    """`ConcreteFunction._call_flat` with an argument and the function's captures: what remains of a call to be done.
+
+    `function` is what `get_concrete_function` gives for one positional argument. Calling it works out and checks the
+    argument's type anew (tensorflow/python/eager/polymorphic_function/concrete_function.py, `_call_impl`).
+    """
+    kind = function.function_type
+    tensors = kind.unpack_inputs(kind.bind(argument))
+    return lambda: function._call_flat(tensors, function.captured_inputs)
 
 
 def variable_count(strategy: tf.distribute.Strategy) -> int:

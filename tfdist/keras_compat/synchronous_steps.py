@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.communication.carriers import carrier_of
+from tfdist.keras_compat.direct_call import DirectCall
 from tfdist.keras_compat.layer_states import LayerStates
 from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
 from tfdist.keras_compat.metric_logs import global_logs, metric_variables, output_loss_variables, own_logs
@@ -158,15 +159,16 @@ class _StepFunction:
         self._one_step, self._put_together = one_step.__call__, one_step.put_together
         if not model.run_eagerly:
             self._one_step = tf.function(self._one_step, reduce_retracing=True)
-            self._run_steps = tf.function(self._run_steps, reduce_retracing=True)
             self._put_together = tf.function(self._put_together, reduce_retracing=True)
+        self._traced_steps = DirectCall(self._run_steps)
         self.reset()
 
     def reset(self) -> None:
         """Starts an epoch."""
         self._outcome: _Outcome | None = None
         self._num_steps_behind = 0
-        self._logs = StepLogs({}, self._final)
+        self._logs = StepLogs({}, self._end)
+        self._traced_steps.release()
 
     def __call__(self, iterator: Any) -> StepLogs:
         """Runs `steps_per_execution` steps and returns the logs as they were last put together.
@@ -186,7 +188,7 @@ class _StepFunction:
         elif self._model.run_eagerly:
             self._outcome = _run_one_by_one(self._one_step, iterator, steps)
         else:
-            self._outcome = self._run_steps(iterator)
+            self._outcome = self._traced_steps(iterator)
         interval = current_interval()
         is_due = interval is not None and (not self._logs or self._num_steps_behind + steps >= interval)
         self._num_steps_behind += steps
@@ -196,8 +198,13 @@ class _StepFunction:
         if self._outcome is not None:
             logs = self._put_together(self._outcome)
             self._outcome, self._num_steps_behind = None, 0
-            self._logs = StepLogs(logs, self._final) if isinstance(logs, dict) else logs
+            self._logs = StepLogs(logs, self._end) if isinstance(logs, dict) else logs
         return self._logs
+
+    def _end(self) -> StepLogs:
+        """Ends an epoch: the iterator may go, and its logs are put together."""
+        self._traced_steps.release()
+        return self._final()
 
     @_no_autograph
     def _run_steps(self, iterator: tf.data.Iterator) -> _Outcome:

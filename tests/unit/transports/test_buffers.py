@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.communication.transports.buffers import Bucket, ResultPool
+from tfdist.communication.transports.buffers import Bucket, ResultPool, layout_of
 
 
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=8), st.data())
@@ -35,9 +35,18 @@ def test_digest_tells_shapes_and_dtypes_apart():
     assert len(digests) == 6
 
 
+def test_a_layout_is_worked_out_once():
+    arrays = [np.zeros((2, 3), np.float32), np.zeros(0, np.float32), np.float32(1).reshape(())]
+    layout = layout_of(arrays)
+    assert layout_of([np.ones_like(array) for array in arrays]) is layout
+    assert layout_of(arrays[:2]) is not layout
+    assert layout_of([array.astype(np.int32) for array in arrays]) is not layout
+    assert (layout.size, layout.ends, layout.offsets, layout.aligned_bytes) == (7, [6, 7], [0, 64, 64], 128)
+
+
 @given(st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=1, max_size=5))
 def test_results_are_aligned_and_do_not_overlap(shapes):
-    arrays = ResultPool().arrays_like([np.zeros(shape, np.float16) for shape in shapes])
+    arrays = ResultPool().arrays_like(layout_of([np.zeros(shape, np.float16) for shape in shapes]))
     assert [list(array.shape) for array in arrays] == shapes
     assert all(array.ctypes.data % 64 == 0 for array in arrays if array.size)
     for number, array in enumerate(arrays):
@@ -51,7 +60,7 @@ def address(arrays):
 
 def test_a_buffer_is_used_again_when_nobody_refers_to_it():
     pool = ResultPool()
-    like = [np.zeros(100), np.zeros(7)]
+    like = layout_of([np.zeros(100), np.zeros(7)])
     first = pool.arrays_like(like)
     where = address(first)
     assert address(pool.arrays_like(like)) != where
@@ -67,5 +76,5 @@ def test_a_buffer_is_used_again_when_nobody_refers_to_it():
 
 def test_more_results_than_are_kept():
     pool = ResultPool()
-    held = [pool.arrays_like([np.zeros(10)]) for _ in range(10)]
+    held = [pool.arrays_like(layout_of([np.zeros(10)])) for _ in range(10)]
     assert len({address(arrays) for arrays in held}) == 10

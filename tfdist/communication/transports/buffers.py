@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
 from tfdist.communication.transports.interface import Array
 
-__all__ = ["ALIGNMENT_BYTES", "Bucket", "ResultPool", "byte_view"]
+__all__ = ["ALIGNMENT_BYTES", "Bucket", "Layout", "ResultPool", "byte_view", "layout_of"]
 
 ALIGNMENT_BYTES = 64  # TensorFlow takes an array without copying it when it is aligned so (EIGEN_MAX_ALIGN_BYTES)
 _KEPT_FREE = 4
@@ -24,25 +27,64 @@ def byte_view(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
+class Layout:
+    """What arrays of one dtype and given shapes have in common: worked out once, not at each exchange.
+
+    Attributes:
+        dtype: The dtype.
+        shapes: The shapes.
+        ends: For each array that has elements, the number of elements up to its end.
+        size: The number of elements of all.
+        digest: A checksum of dtype, shapes and `checksum`, to compare with other members'.
+        offsets: Where each array begins, in bytes, when each is aligned to 64 bytes.
+        aligned_bytes: Where the last one ends.
+
+    Args:
+        dtype: The dtype.
+        shapes: The shapes.
+        checksum: Of what else must be the same for all members.
+    """
+
+    def __init__(self, dtype: np.dtype[Any], shapes: tuple[tuple[int, ...], ...], checksum: int) -> None:
+        sizes = [math.prod(shape) for shape in shapes]
+        self.dtype = dtype
+        self.shapes = shapes
+        self.ends = list(accumulate(size for size in sizes if size))
+        self.size = sum(sizes)
+        self.digest = zlib.crc32(repr((dtype.name, list(shapes))).encode(), checksum)
+        aligned = [-(-size * dtype.itemsize // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for size in sizes]
+        *self.offsets, self.aligned_bytes = accumulate(aligned, initial=0)
+
+
+def layout_of(arrays: Sequence[Array], checksum: int = 0) -> Layout:
+    """The layout of one or more arrays of one dtype; see `Layout`."""
+    return _layout(arrays[0].dtype, tuple([array.shape for array in arrays]), checksum)
+
+
+_layout = lru_cache(maxsize=256)(Layout)
+
+
 class Bucket:
     """Arrays of one dtype as one row of elements, without copying them.
 
     Attributes:
         arrays: The arrays.
+        layout: Their dtype and shapes.
         dtype: Theirs.
         size: The number of elements of all.
         size_bytes: Their bytes.
         digest: A checksum of dtype and shapes, to compare with other members'.
     """
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
+    def __init__(self, arrays: Sequence[Array], layout: Layout | None = None) -> None:
         self.arrays = list(arrays)
-        self.dtype = arrays[0].dtype
-        self._flats = [array.reshape(-1) for array in arrays if array.size]
-        self._ends = list(accumulate(flat.size for flat in self._flats))
-        self.size = self._ends[-1] if self._ends else 0
+        self.layout = layout or layout_of(arrays)
+        self.dtype = self.layout.dtype
+        self.size = self.layout.size
         self.size_bytes = self.size * self.dtype.itemsize
-        self.digest = zlib.crc32(repr((self.dtype.name, [array.shape for array in arrays])).encode())
+        self.digest = self.layout.digest
+        self._flats = [array.reshape(-1) for array in arrays if array.size]
+        self._ends = self.layout.ends
         self._bytes: list[memoryview] | None = None
 
     def segments(self, start: int, stop: int) -> list[Array]:
@@ -87,16 +129,14 @@ class ResultPool:
         self._buffers: dict[int, list[Array]] = {}
         self._lock = threading.Lock()
 
-    def arrays_like(self, arrays: Sequence[Array]) -> list[Array]:
-        """Arrays of the same shapes and dtype as `arrays`, with any content, each aligned to 64 bytes."""
-        sizes = [-(-array.nbytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES for array in arrays]
-        buffer = self._free_buffer(sum(sizes))
-        offset = -buffer.ctypes.data % ALIGNMENT_BYTES
-        handed = []
-        for array, size in zip(arrays, sizes, strict=True):
-            handed.append(buffer[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape))
-            offset += size
-        return handed
+    def arrays_like(self, layout: Layout) -> list[Array]:
+        """Arrays of the layout's shapes and dtype, with any content, each aligned to 64 bytes."""
+        buffer = self._free_buffer(layout.aligned_bytes)
+        first = -buffer.__array_interface__["data"][0] % ALIGNMENT_BYTES
+        return [
+            np.ndarray(shape, layout.dtype, buffer, first + offset)
+            for shape, offset in zip(layout.shapes, layout.offsets, strict=True)
+        ]
 
     def _free_buffer(self, size_bytes: int) -> Array:
         with self._lock:

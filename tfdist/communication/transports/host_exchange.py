@@ -158,10 +158,10 @@ class HostExchange:
             self._signal()
 
     def _sum_into(self, results: list[Array], k: int, offset: int) -> None:
+        slots = [self._buffer(slot, k, results[0].dtype) for slot in range(len(self._ranks))] if results else []
         for result in results:
             upto = offset + result.size
-            terms = [self._buffer(slot, k, result.dtype)[offset:upto] for slot in range(len(self._ranks))]
-            sum_in_order(terms, result)
+            sum_in_order([slot[offset:upto] for slot in slots], result)
             offset = upto
 
     def _take_result(self, out: Bucket, pieces: list[tuple[int, int]], k: int) -> None:

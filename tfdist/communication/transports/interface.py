@@ -60,19 +60,23 @@ class Transport(Protocol):
         name: The kind of transport, such as `"tcp"`.
         rank: This member's number, from 0.
         num_members: How many members the group has.
+        crosses_network: Whether some members do not share a host's memory, so that an exchange is mostly waiting. The
+            same on all members.
     """
 
     name: str
     rank: int
     num_members: int
+    crosses_network: bool
 
-    def all_reduce_sum(self, parts: Sequence[Array]) -> list[Array]:
+    def all_reduce_sum(self, parts: Sequence[Array], *, checksum: int = 0) -> list[Array]:
         """Sums arrays over all members. Collective.
 
         Args:
             parts: Arrays of one numeric dtype (integers wrap around; float16 and bfloat16 are summed in float32), with
                 the same dtype and shapes on all members. They are read only, and only during the call; those which are
                 not C-contiguous are copied first.
+            checksum: Of what else must be the same on all members, as of the shapes of what is packed in an array.
 
         Returns:
             The sums, in the shapes given; C-contiguous, each aligned to 64 bytes. They share one buffer, which is used

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from tfdist.communication.transports import problems
-from tfdist.communication.transports.buffers import Bucket, ResultPool, byte_view
+from tfdist.communication.transports.buffers import Bucket, ResultPool, byte_view, layout_of
 from tfdist.communication.transports.header import HEADER_BYTES, Header
 from tfdist.communication.transports.interface import Array, TimeLimit, TransportClosedError
 from tfdist.communication.transports.summation import as_bucket, as_rows, sum_in_order
@@ -75,6 +75,7 @@ class MpiTransport:
     def __init__(self, library: Any, group: Any, names: list[str], limit: TimeLimit) -> None:
         self.rank: int = group.Get_rank()
         self.num_members: int = group.Get_size()
+        self.crosses_network = True  # MPI does not say
         self._mpi, self._group, self._names, self._limit = library, group, names, limit
         self._others = [rank for rank in range(self.num_members) if rank != self.rank]
         self._pool = ResultPool()
@@ -84,22 +85,22 @@ class MpiTransport:
         self._failure: TfdistError | None = None
         self._unfinished: list[Any] = []  # MPI may still write to this memory
 
-    def all_reduce_sum(self, parts: Sequence[Array]) -> list[Array]:
+    def all_reduce_sum(self, parts: Sequence[Array], *, checksum: int = 0) -> list[Array]:
         """See `Transport.all_reduce_sum`."""
         arrays = as_bucket(parts)
         if not arrays:
             return []
-        bucket = Bucket(arrays)
+        bucket = Bucket(arrays, layout_of(arrays, checksum))
 
         def reduce() -> list[Array]:
-            results = self._pool.arrays_like(arrays)
+            results = self._pool.arrays_like(bucket.layout)
             if not bucket.size:
                 return results
             flat = np.concatenate(bucket.segments(0, bucket.size))
             sum_up = self._sum_small if flat.nbytes * len(self._others) <= _SMALL_BYTES else self._sum_large
             total = sum_up(flat, bucket.digest)
             start = 0
-            for result in Bucket(results).segments(0, bucket.size):
+            for result in Bucket(results, bucket.layout).segments(0, bucket.size):
                 np.copyto(result, total[start : start + result.size])
                 start += result.size
             return results
@@ -109,7 +110,7 @@ class MpiTransport:
     def all_gather(self, rows: Array) -> list[Array]:
         """See `Transport.all_gather`."""
         own = as_rows(rows)
-        digest = Bucket([np.empty((0, *own.shape[1:]), own.dtype)]).digest
+        digest = layout_of([np.empty((0, *own.shape[1:]), own.dtype)]).digest
 
         def gather() -> list[Array]:
             counts = self._compare_headers("G", len(own), digest, counts_may_differ=True)

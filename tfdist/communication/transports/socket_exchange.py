@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tfdist.communication.transports.buffers import Bucket, byte_view
+from tfdist.communication.transports.buffers import Bucket, byte_view, layout_of
 from tfdist.communication.transports.header import HEADER_BYTES
 from tfdist.communication.transports.interface import Array
 from tfdist.communication.transports.links import PIECE_BYTES, Links, Peer
@@ -59,7 +59,7 @@ class SocketExchange:
         gathered = {self._links.rank: rows.copy()}
         body = Bucket([rows])
         row_shape = rows.shape[1:]
-        digest = Bucket([np.empty((0, *row_shape), rows.dtype)]).digest
+        digest = layout_of([np.empty((0, *row_shape), rows.dtype)]).digest
         need = {peer.rank: HEADER_BYTES for peer in self._peers}
 
         def make_room(peer: Peer) -> None:

@@ -22,7 +22,12 @@ def as_bucket(parts: Sequence[Array]) -> list[Array]:
     Raises:
         ArgumentError: When the dtypes differ or are not numeric.
     """
-    arrays = [np.ascontiguousarray(part).reshape(np.shape(part)) for part in parts]
+    arrays = [
+        part
+        if isinstance(part, np.ndarray) and part.flags.c_contiguous
+        else np.ascontiguousarray(part).reshape(np.shape(part))
+        for part in parts
+    ]
     dtypes = {array.dtype for array in arrays}
     if len(dtypes) > 1:
         raise _rejected("one dtype for all arrays of a call", sorted(map(str, dtypes)), "make one call per dtype")

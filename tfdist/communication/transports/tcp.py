@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tfdist.communication.transports.buffers import Bucket, ResultPool
+from tfdist.communication.transports.buffers import Bucket, ResultPool, layout_of
 from tfdist.communication.transports.host_exchange import HostExchange, shared_bytes
 from tfdist.communication.transports.interface import Array, TransportClosedError
 from tfdist.communication.transports.links import Links
@@ -36,6 +36,7 @@ class TcpTransport:
         self.rank = links.rank
         self.num_members = len(links.names)
         self.hosts = hosts
+        self.crosses_network = len(hosts) > 1
         self._links = links
         self._sockets = SocketExchange(links, range(self.num_members))
         self._reducer: SocketExchange | HostExchange = self._sockets
@@ -50,16 +51,16 @@ class TcpTransport:
         self._is_closed = False
         self._failure: TfdistError | None = None
 
-    def all_reduce_sum(self, parts: Sequence[Array]) -> list[Array]:
+    def all_reduce_sum(self, parts: Sequence[Array], *, checksum: int = 0) -> list[Array]:
         """See `Transport.all_reduce_sum`."""
         arrays = as_bucket(parts)
         if not arrays:
             return []
-        bucket = Bucket(arrays)
+        bucket = Bucket(arrays, layout_of(arrays, checksum))
 
         def reduce() -> list[Array]:
-            results = self._pool.arrays_like(arrays)
-            self._reducer.all_reduce(bucket, Bucket(results))
+            results = self._pool.arrays_like(bucket.layout)
+            self._reducer.all_reduce(bucket, Bucket(results, bucket.layout))
             return results
 
         return self._exchange(reduce)
