@@ -142,4 +142,4 @@ def checkpoint(directory, **keywords):
 def shuffled_dataset(seed=5):
     x, y = arrays()
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(16, seed=seed)
-    return dataset.batch(BATCH).map(lambda a, b: (a * 1.5, b), num_parallel_calls=2).prefetch(2), {}
+    return dataset.batch(BATCH).map(lambda a, b: (a * 1.5, b), num_parallel_calls=2).prefetch(2), {"shuffle": False}

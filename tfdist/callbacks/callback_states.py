@@ -1,8 +1,8 @@
 """The states of callbacks: of Keras's own that have one, and of any with `get_state` and `set_state`.
 
-`get_state()` returns JSON values, NumPy arrays and tensors, nested in dictionaries, lists and tuples (which come back as
-lists); `set_state(state)` gets that again, arrays as NumPy arrays, after every `on_train_begin`, and where training goes
-on within an epoch after every `on_epoch_begin`, too.
+`get_state()` returns JSON values, NumPy arrays and tensors, nested in dictionaries, lists and tuples (which come back
+as lists); `set_state(state)` gets that again, arrays as NumPy arrays, after every `on_train_begin`, and once more after
+every `on_epoch_begin`.
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ def capture_callback_states(callbacks: Iterable[Any]) -> tuple[dict[str, Any], d
             record[name] = {"state": _encode(callback.get_state(), name, tensors)}
             continue
         values = {attribute: getattr(callback, attribute) for attribute in _attributes(callback)}
-        if isinstance(callback, keras.callbacks.CSVLogger) and hasattr(callback.csv_file, "truncate"):
-            if not callback.csv_file.closed:
-                callback.csv_file.flush()
-                callback_position = callback.csv_file.tell()
-                values["csv_position"] = callback_position
+        file = getattr(callback, "csv_file", None) if isinstance(callback, keras.callbacks.CSVLogger) else None
+        if hasattr(file, "truncate") and not file.closed:
+            file.flush()
+            values["csv_position"] = file.tell()
         if values:
             record[name] = _encode(values, name, tensors)
     return tensors, record

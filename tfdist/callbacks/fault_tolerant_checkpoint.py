@@ -14,7 +14,7 @@ from absl import logging
 
 from tfdist.callbacks.agreed_run import AgreedRun, agree_on_run
 from tfdist.callbacks.callback_states import keep_csv_rows
-from tfdist.callbacks.fit_state import FitState, capture_fit, restore_fit, restore_model
+from tfdist.callbacks.fit_state import FitState, ModelFacts, capture_fit, restore_fit, restore_model
 from tfdist.callbacks.questions import steps_to_next_question
 from tfdist.callbacks.step_marker import StepMarker
 from tfdist.callbacks.stop_signals import StopSignals
@@ -26,7 +26,7 @@ from tfdist.keras_compat.agreement import numbers_of_all_workers
 from tfdist.keras_compat.fit_watch import FitCall, FitWatcher
 from tfdist.keras_compat.input_position import WatchedEpochs
 from tfdist.keras_compat.installation import install
-from tfdist.keras_compat.managed_strategies import cluster_of, is_managed, num_local_replicas, worker_position
+from tfdist.keras_compat.managed_strategies import is_managed, worker_position
 from tfdist.keras_compat.private_names import epoch_logs, model_strategy, set_initial_epoch
 from tfdist.snapshots import CheckpointStore, RestoredCheckpoint, Snapshot
 
@@ -62,10 +62,10 @@ class FaultTolerantCheckpoint(FitWatcher):
     data: training that was killed at any moment and is started again ends as it would have without the kill, with every
     sample trained on once an epoch. docs/checkpoints.md says what is exact where, and what is not.
 
-    Every worker makes it, with the same arguments, and a directory that all see. Under parameter servers the coordinator
-    alone reads and writes. In one process the first `fit` with a directory is the same as the first `fit` of the process
-    that was killed, the second as the second. A `fit` that had ended trains nothing when it is called again, unless its
-    `epochs` has grown.
+    Every worker makes it, with the same arguments, and a directory that all see. Under parameter servers the
+    coordinator alone reads and writes. The first `fit` of a process with a directory goes on from the first `fit` of
+    the process that was killed, the second from the second. A `fit` that had ended trains nothing when it is called
+    again in a new process, unless its `epochs` has grown.
     """
 
     def __init__(
@@ -150,6 +150,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._last_save_time = self._last_question_time = time.monotonic()
         self._last_question = self._next_question = 0
         self._logs: dict[str, Any] | None = None
+        self._facts: ModelFacts | None = None
         self._is_told_of_generator = False
 
     def _agree_on_run(self) -> AgreedRun:
@@ -251,7 +252,13 @@ class FaultTolerantCheckpoint(FitWatcher):
             return False
         assert self._epochs is not None
         return restore_fit(
-            self.model, callbacks, self._epochs, resumption.snapshot, resumption.found, resumption.state, origin
+            self.model,
+            callbacks,
+            self._epochs,
+            snapshot=resumption.snapshot,
+            found=resumption.found,
+            state=resumption.state,
+            origin=origin,
         )
 
     def _all_callbacks(self) -> list[Any]:
@@ -333,11 +340,14 @@ class FaultTolerantCheckpoint(FitWatcher):
             agreed_seed=job_seed.agreed_seed(),
             logs=None if logs is None else {name: float(value) for name, value in logs.items()},
         )
+        if self._facts is None:
+            self._facts = ModelFacts.of(self.model)
         snapshot = capture_fit(
             self.model,
             self._all_callbacks(),
             epochs,
             state,
+            self._facts,
             is_chief=self._task == 0,
             metrics=self._epoch_metrics,
         )

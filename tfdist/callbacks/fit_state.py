@@ -30,7 +30,31 @@ from tfdist.keras_compat.metric_logs import metric_variables
 from tfdist.keras_compat.private_names import model_strategy
 from tfdist.snapshots import RestoredCheckpoint, Snapshot
 
-__all__ = ["FitState", "capture_fit", "restore_fit", "restore_model"]
+__all__ = ["FitState", "ModelFacts", "capture_fit", "restore_fit", "restore_model"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelFacts:
+    """What does not change while a model is trained.
+
+    Attributes:
+        variables: Name, shape and dtype of each variable of the model and the optimizer.
+        weight_names: The names of `model.weights` among them.
+        config: `model.to_json()`, where the model has one.
+    """
+
+    variables: list[list[Any]]
+    weight_names: list[str]
+    config: str | None
+
+    @classmethod
+    def of(cls, model: Any) -> ModelFacts:
+        """Gathers them, once for a `fit`."""
+        try:
+            config = model.to_json()
+        except Exception:  # a model of the user's own class need not have one
+            config = None
+        return cls(describe_variables(model), names_of_weights(model), config)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +92,7 @@ def capture_fit(
     callbacks: Sequence[Any],
     epochs: WatchedEpochs | None,
     state: FitState,
+    facts: ModelFacts,
     *,
     is_chief: bool,
     metrics: dict[str, float],
@@ -79,6 +104,7 @@ def capture_fit(
         callbacks: The callbacks that may have a state.
         epochs: The iterator of the epoch that training is in; None where training has ended.
         state: What else there is.
+        facts: What does not change.
         is_chief: Whether this worker writes what all have alike.
         metrics: The logs of the last epoch.
     """
@@ -97,28 +123,18 @@ def capture_fit(
         target = own if epochs.is_own else tensors
         target |= {f"input/{name}": value for name, value in found.tensors.items()}
     callback_tensors, callback_record = capture_callback_states(callbacks)
-    described = describe_variables(model)
     if is_chief:
         tensors |= values(model)
         tensors |= {f"callbacks/{name}": value for name, value in callback_tensors.items()}
-    facts = dataclasses.asdict(dataclasses.replace(state, variables=described, position=position))
     record = {
-        "fit": facts,
+        "fit": dataclasses.asdict(dataclasses.replace(state, variables=facts.variables, position=position)),
         "callbacks": callback_record,
         "metrics": metrics,
-        "weight_names": names_of_weights(model),
+        "weight_names": facts.weight_names,
     }
-    config = _model_config(model)
-    if config is not None:
-        record["model_config"] = config
+    if facts.config is not None:
+        record["model_config"] = facts.config
     return Snapshot(tensors, own, record, own_record)
-
-
-def _model_config(model: Any) -> str | None:
-    try:
-        return model.to_json()
-    except Exception:  # a model of the user's own class need not have one
-        return None
 
 
 def restore_model(model: Any, callbacks: Sequence[Any], snapshot: Snapshot, state: FitState, origin: str) -> None:
@@ -137,6 +153,7 @@ def restore_fit(
     model: Any,
     callbacks: Sequence[Any],
     epochs: WatchedEpochs,
+    *,
     snapshot: Snapshot,
     found: RestoredCheckpoint,
     state: FitState,
@@ -152,26 +169,28 @@ def restore_fit(
     """
     strategy = model_strategy(model)
     task, num_tasks = worker_position(strategy) if is_managed(strategy) else (0, 1)
-    own_tensors, own_record = snapshot.own_tensors, snapshot.own_record
+    part = _Part(snapshot.own_tensors, snapshot.own_record)
     if task >= found.num_tasks:
-        own_tensors, own_record = found.own_of(0)
-        own_tensors = {name: value for name, value in own_tensors.items() if not name.startswith("replica")}
-    restore_model(model, callbacks, dataclasses.replace(snapshot, own_tensors=own_tensors), state, origin)
-    goes_on = _go_to_position(epochs, snapshot, own_tensors, own_record, state, found.num_tasks == num_tasks, origin)
+        tensors, record = found.own_of(0)
+        part = _Part({name: v for name, v in tensors.items() if not name.startswith("replica")}, record)
+    restore_model(model, callbacks, dataclasses.replace(snapshot, own_tensors=part.tensors), state, origin)
+    goes_on = _go_to_position(epochs, snapshot, part, state, same_tasks=found.num_tasks == num_tasks, origin=origin)
     if goes_on:
-        _restore_metrics(model, own_tensors, own_record, found, task, num_tasks)
-    restore_random_states(_below("random/", own_tensors), own_record["random"])
+        _restore_metrics(model, part, found, task, num_tasks)
+    restore_random_states(_below("random/", part.tensors), part.record["random"])
     return goes_on
 
 
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """The own part of one worker."""
+
+    tensors: dict[str, Any]
+    record: dict[str, Any]
+
+
 def _go_to_position(
-    epochs: WatchedEpochs,
-    snapshot: Snapshot,
-    own_tensors: dict[str, Any],
-    own_record: dict[str, Any],
-    state: FitState,
-    same_tasks: bool,
-    origin: str,
+    epochs: WatchedEpochs, snapshot: Snapshot, part: _Part, state: FitState, *, same_tasks: bool, origin: str
 ) -> bool:
     assert state.position is not None
     is_own, step = state.position["is_own"], state.position["step"]
@@ -183,8 +202,8 @@ def _go_to_position(
                 origin,
             )
         return step == 0
-    numbers = own_record["numbers"] if is_own else state.position["numbers"]
-    tensors = _below("input/", own_tensors if is_own else snapshot.tensors)
+    numbers = part.record["numbers"] if is_own else state.position["numbers"]
+    tensors = _below("input/", part.tensors if is_own else snapshot.tensors)
     try:
         epochs.resume(InputPosition(state.position["kind"], step, numbers, tensors))
     except tf.errors.OpError as error:
@@ -199,28 +218,19 @@ def _go_to_position(
     return True
 
 
-def _restore_metrics(
-    model: Any,
-    own_tensors: dict[str, Any],
-    own_record: dict[str, Any],
-    found: RestoredCheckpoint,
-    task: int,
-    num_tasks: int,
-) -> None:
+def _restore_metrics(model: Any, part: _Part, found: RestoredCheckpoint, task: int, num_tasks: int) -> None:
     shapes = [tuple(v.shape) for v in metric_variables(model)]
-    parts = [(own_tensors, own_record)] if task < found.num_tasks else []
-    now = len(metric_states(model))
-    if found.num_tasks != num_tasks or own_record["num_replicas"] != now:
-        parts = [found.own_of(index) for index in range(found.num_tasks)]
+    same_replicas = found.num_tasks == num_tasks and part.record["num_replicas"] == len(metric_states(model))
+    parts = [part] if same_replicas else [_Part(*found.own_of(index)) for index in range(found.num_tasks)]
     states = [
-        [tensors.get(f"replica{index}/metrics/{number}") for number in range(len(shapes))]
-        for tensors, record in parts
-        for index in range(record["num_replicas"])
+        [each.tensors.get(f"replica{index}/metrics/{number}") for number in range(len(shapes))]
+        for each in parts
+        for index in range(each.record["num_replicas"])
     ]
     if any(v is None or tuple(v.shape) != shape for each in states for v, shape in zip(each, shapes, strict=True)):
         logging.warning("The metrics are not those of the checkpoint: they begin anew within the epoch.")
         return
-    if found.num_tasks != num_tasks or own_record["num_replicas"] != now:
+    if not same_replicas:
         # The states of replicas are added up when they are read: the first replica of all gets the sum.
         sums = [np.sum([np.asarray(each[number]) for each in states], axis=0) for number in range(len(shapes))]
         states = [sums] if task == 0 else []

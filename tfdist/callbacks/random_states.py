@@ -29,10 +29,11 @@ def capture_random_states() -> tuple[dict[str, Any], dict[str, Any]]:
     record["numpy"] = [kind, position, has_gauss, gauss]
     if eager_random() is not None:
         record["tensorflow"] = _python_state(eager_random(), tensors, "tensorflow")
-    if global_generator() is not None:
-        tensors["generator"] = np.array(global_generator().state)
-    if keras_global_seeds() is not None:
-        tensors["keras"] = np.array(keras_global_seeds().state.value)
+    generator, seeds = global_generator(), keras_global_seeds()
+    if generator is not None:
+        tensors["generator"] = generator.state.read_value().numpy()
+    if seeds is not None:
+        tensors["keras"] = seeds.state.numpy()
     return tensors, record
 
 
@@ -43,10 +44,11 @@ def restore_random_states(tensors: dict[str, Any], record: dict[str, Any]) -> No
     np.random.set_state((kind, np.array(tensors["numpy"]), position, has_gauss, gauss))
     if "tensorflow" in record and eager_random() is not None:
         _set_python_state(eager_random(), tensors["tensorflow"], record["tensorflow"])
-    if "generator" in tensors and global_generator() is not None:
-        global_generator().state.assign(tensors["generator"])
-    if "keras" in tensors and keras_global_seeds() is not None:
-        keras_global_seeds().state.assign(np.array(tensors["keras"]))
+    generator, seeds = global_generator(), keras_global_seeds()
+    if "generator" in tensors and generator is not None:
+        generator.state.assign(tensors["generator"])
+    if "keras" in tensors and seeds is not None:
+        seeds.state.assign(tensors["keras"])
 
 
 def _python_state(generator: Any, tensors: dict[str, Any], name: str) -> list[Any]:

@@ -33,6 +33,7 @@ class StepMarker:
             self._model.train_function = self._function
 
     def __call__(self, iterator: Any) -> Any:
+        """Runs the train function."""
         self.is_in_step = True
         self.logs = self._function(iterator)
         self.is_in_step = False

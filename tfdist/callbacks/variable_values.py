@@ -63,8 +63,8 @@ def describe_variables(model: Any) -> list[list[Any]]:
 def values(model: Any) -> dict[str, Any]:
     """Copies the values to this process's host memory. They do not change with the variables any more.
 
-    On CPUs this copies nothing: TensorFlow gives a variable a new buffer when it is next changed while another reads the
-    old one (tensorflow/core/kernels/training_op_helpers.h, `PrepareToUpdateVariable`).
+    On CPUs this copies nothing: TensorFlow gives a variable a new buffer when it is next changed while another reads
+    the old one (tensorflow/core/kernels/training_op_helpers.h, `PrepareToUpdateVariable`).
     """
     return {name: _host_value(variable, 0) for name, variable in _variables(model).items()}
 

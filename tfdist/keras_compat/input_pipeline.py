@@ -113,7 +113,7 @@ def _shuffled_arrays(adapter: ArrayDataAdapter, seed: int | None) -> tf.data.Dat
 
 
 def in_agreed_order(x: Any, arguments: dict[str, Any], seed: int | None) -> tuple[Any, dict[str, Any]]:
-    """Returns `x` and the other arguments of an epoch iterator, such that a PyDataset is shuffled by the shared seed."""
+    """Returns `x` and the other arguments of an epoch iterator, a PyDataset in an order by the shared seed."""
     if seed is not None and arguments.get("shuffle") and isinstance(x, keras.utils.PyDataset) and x.num_batches:
         return AgreedOrder(x, seed), {**arguments, "shuffle": False}
     return x, arguments

@@ -7,8 +7,8 @@
 - *workers*: the number of steps alone, under parameter servers with a function of the input context: every worker reads
   data of its own without end.
 
-A shuffle draws its seed anew for each iterator, from a state that belongs to the dataset. The iterator's state holds that
-as long as the shuffle has elements left; so the state at the epoch's begin is kept beside the present one.
+A shuffle draws its seed anew for each iterator, from a state that belongs to the dataset. The iterator's state holds
+that as long as the shuffle has elements left; so the state at the epoch's begin is kept beside the present one.
 """
 
 from __future__ import annotations

@@ -43,10 +43,10 @@ def use(seed: int | None) -> int | None:
         What `agreed_seed` returns from now on.
     """
     global _agreed  # noqa: PLW0603
-    if _user_seed() is None or agreed_seed() is not None:
-        if seed is not None or agreed_seed() is None:
-            _agreed = secrets.randbelow(2**31) if seed is None else seed
-            tf.random.set_seed(_agreed)
+    has_user_seed = _user_seed() is not None and agreed_seed() is None
+    if not has_user_seed and (seed is not None or agreed_seed() is None):
+        _agreed = secrets.randbelow(2**31) if seed is None else seed
+        tf.random.set_seed(_agreed)
     return agreed_seed()
 
 
