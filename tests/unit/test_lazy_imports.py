@@ -9,7 +9,17 @@ import pytest
 import tfdist
 
 _HEAVY = ("tensorflow", "keras", "numpy")
-_LIGHT_PACKAGES = ("errors", "cluster", "planning", "environment", "reporting", "launching", "cli")
+_LIGHT_PACKAGES = (
+    "errors",
+    "cluster",
+    "planning",
+    "checkpointing",
+    "storage",
+    "environment",
+    "reporting",
+    "launching",
+    "cli",
+)
 
 
 def light_modules():

@@ -167,7 +167,7 @@ def _number(content: Mapping[str, Any], name: str) -> float:
 
 
 def comparable_metrics(values: object) -> dict[str, float]:
-    """The numbers among `record["metrics"]`; what is no number is left out, NaN is kept (it is never the best)."""
+    """The numbers among `record["metrics"]`; what is none, NaN or infinite is left out: it is never the best."""
     if not isinstance(values, Mapping):
         return {}
     return {

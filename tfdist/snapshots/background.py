@@ -21,11 +21,6 @@ class BackgroundWriter:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a job is in flight."""
-        return self._job is not None
-
     def submit(self, job: Callable[[], None]) -> None:
         """Starts a job. None may be in flight."""
         with self._changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
@@ -13,6 +14,8 @@ from tfdist.storage.files import Files, LocalFiles
 
 __all__ = ["RemoteFiles", "files_for", "os_errors"]
 
+# TensorFlow's message ends with the system's, if it comes from a local file system.
+_NAMED = ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "ENOENT", "ENOTDIR", "ESTALE", "ENOTCONN")
 _ERRNO = {
     tf.errors.NotFoundError: errno.ENOENT,
     tf.errors.PermissionDeniedError: errno.EACCES,
@@ -32,7 +35,10 @@ def os_errors() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        number = next((number for kind, number in _ERRNO.items() if isinstance(error, kind)), errno.EIO)
+        named = [getattr(errno, name) for name in _NAMED if hasattr(errno, name)]
+        by_text = [number for number in named if os.strerror(number) in str(error.message)]
+        by_kind = [number for kind, number in _ERRNO.items() if isinstance(error, kind)]
+        number = (by_text + by_kind + [errno.EIO])[0]
         raise OSError(number, f"{type(error).__name__}: {error.message}") from error
 
 

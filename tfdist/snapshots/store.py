@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import logging
 
-from tfdist.checkpointing.naming import CheckpointName, run_note_name
+from tfdist.checkpointing.naming import CheckpointName
 from tfdist.checkpointing.retention import CheckpointFacts, Retention
 from tfdist.checkpointing.save_problems import SaveProblem, StalledError, describe_failure, kind_of_failure
 from tfdist.errors import ArgumentError, describe_problem
@@ -89,6 +89,7 @@ class CheckpointStore:
         self._files = files if files is not None else files_for(self._directory)
         self._writer = BackgroundWriter("tfdist-checkpoint")
         self._num_saves = 0
+        self._last_step = 0
         self._has_directory = False
         self._has_note = False
         self._is_stalled = False
@@ -131,6 +132,7 @@ class CheckpointStore:
         """
         name = CheckpointName(step, self._run, self._num_saves)
         self._num_saves += 1
+        self._last_step = step
         try:
             if not self._writer.wait(0.0 if self._is_stalled else self._stall_timeout_s):
                 self._is_stalled = True
@@ -166,7 +168,7 @@ class CheckpointStore:
         if not self._is_stalled:
             self._is_stalled = True
             limit = StalledError(f"it is not over after stall_timeout_s={self._stall_timeout_s:g} seconds")
-            self._note(limit, self._num_saves)
+            self._note(limit, self._last_step)
         return False
 
     def close(self) -> bool:
@@ -177,11 +179,6 @@ class CheckpointStore:
         """
         succeeded = self.wait()
         self._writer.close()
-        if self._has_note and not self._writer.is_busy:
-            try:
-                self._files.remove_file(f"{self._directory}/{run_note_name(self._run)}")
-            except OSError as error:
-                logging.info("The note of this run could not be removed: %s", error)
         failed = sum(problem.count for problem in self._problems.values())
         if failed:
             kinds = ", ".join(f"{problem.kind} ({problem.count})" for problem in self._problems.values())

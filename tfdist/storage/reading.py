@@ -58,8 +58,8 @@ def find_checkpoints(files: Files, directory: str) -> list[FoundCheckpoint]:
     return found
 
 
-def read_checkpoint(files: Files, directory: str, name: CheckpointName) -> FoundCheckpoint:
-    """Looks at one checkpoint: its manifest, and the sizes of its files."""
+def read_checkpoint(files: Files, directory: str, name: CheckpointName, *, sizes: bool = True) -> FoundCheckpoint:
+    """Looks at one checkpoint: its manifest, and the sizes of its files unless told not to."""
     path = f"{directory}/{name}"
     try:
         manifest = parse_manifest(unseal(read_file(files, f"{path}/{MANIFEST}")))
@@ -72,7 +72,7 @@ def read_checkpoint(files: Files, directory: str, name: CheckpointName) -> Found
     except (DamagedError, ManifestError, OSError) as error:
         return FoundCheckpoint(name, path, None, True, f"{path}/{MANIFEST}: {error}")
     problem = f"{path}/{MANIFEST}: it is of step {manifest.step}" if manifest.step != name.step else ""
-    for file, facts in manifest.files.items():
+    for file, facts in manifest.files.items() if sizes else ():
         try:
             size_bytes = files.size_bytes(f"{path}/{file}")
         except OSError as error:

@@ -21,6 +21,7 @@ def remove_checkpoint(files: Files, path: str) -> None:
     if MANIFEST in entries:
         files.remove_file(f"{path}/{MANIFEST}")
         files.sync_dir(path)
+        entries.remove(MANIFEST)
     for entry in entries:
         files.remove_file(f"{path}/{entry}")
     files.remove_dir(path)

@@ -25,7 +25,7 @@ def write_run_note(files: Files, directory: str, run: str) -> None:
 
 
 def clean_leftovers(files: Files, directory: str, *, run: str | None, number: int, now: float) -> list[str]:
-    """Removes what killed or failed saves left behind, and the notes of runs that are over.
+    """Removes what killed or failed saves left behind, and the notes of past runs of which no checkpoint is there.
 
     A checkpoint whose manifest was written to its end is no leftover, be it damaged since or not. A leftover of this
     run is one with a lower number than the save that is being made. That of another run is one whose process is gone;
@@ -49,7 +49,9 @@ def clean_leftovers(files: Files, directory: str, *, run: str | None, number: in
     removed = []
     alive: dict[str, bool | None] = {}
     for name in names:
-        if (name.run == run and name.number >= number) or read_checkpoint(files, directory, name).is_complete:
+        if name.run == run and name.number >= number:
+            continue
+        if read_checkpoint(files, directory, name, sizes=False).is_complete:
             continue
         if name.run != run:
             if name.run not in alive:
@@ -62,8 +64,12 @@ def clean_leftovers(files: Files, directory: str, *, run: str | None, number: in
     left = {name.run for name in names if str(name) not in removed}
     for entry in entries:
         noted = parse_run_note_name(entry)
-        if noted is not None and noted != run and noted not in left and _is_alive(files, directory, noted) is False:
-            files.remove_file(f"{directory}/{entry}")
+        if noted is None or noted == run or noted in left:
+            continue
+        path = f"{directory}/{entry}"
+        state = _is_alive(files, directory, noted)
+        if state is False or (state is None and now - files.modified(path) >= LEFTOVER_AGE_S):
+            files.remove_file(path)
     return removed
 
 

@@ -1,0 +1,61 @@
+"""SIGKILL at every operation of a save: what was complete stays, nothing half-written is taken for complete."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from snapshots_of_a_step import snapshot_of, step_of
+
+from tfdist.checkpointing import Retention
+from tfdist.snapshots import CheckpointStore
+
+HERE = Path(__file__).parent
+LIMIT_S = 280
+
+
+def test_killed_at_every_operation(tmp_path):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ["PYTHONPATH"]])}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "killed_saves.py"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=env,
+    )
+    assert done.returncode == 0, done.stderr
+    kills = [json.loads(line) for line in done.stdout.splitlines()]
+    operations = [(kill["operation"], kill["name"]) for kill in kills]
+    # The faults fired, at every stage of the protocol.
+    stages = [
+        ("write half", "state.json"),
+        ("sync_file", "state.data-00000-of-00001"),
+        ("write", "manifest.json"),
+        ("write half", "manifest.json"),
+        ("written", "manifest.json"),
+        ("remove_file", "manifest.json"),  # of the oldest
+        ("SaveV2", ""),
+    ]
+    assert [operations.count(stage) for stage in stages] == [1] * len(stages), operations
+    assert len(kills) > 30
+    complete_from = operations.index(("written", "manifest.json"))
+    for at, kill in enumerate(kills):
+        is_complete = complete_from <= at and kill["operation"] != "SaveV2"
+        found = CheckpointStore(kill["place"]).restore()
+        assert step_of(found[0]) == (8 if is_complete else 7), kill
+        if kill["operation"] == "SaveV2":
+            assert list(Path(kill["place"]).glob("step-*/*tempstate*"))
+        # The next save works, and removes what the killed one left.
+        store = CheckpointStore(kill["place"], retention=Retention(keep_newest=2))
+        assert store.save(snapshot_of(9), step=9, epoch=0, wait=True), (kill, store.problems)
+        store.close()
+        assert step_of(store.restore()[0]) == 9
+        entries = sorted(path.name for path in Path(kill["place"]).iterdir())
+        if kill["operation"] == "write half" and kill["name"].startswith("run-"):
+            entries.remove(kill["name"])  # nobody can tell whose it is: it goes when it is an hour old
+        left = [name for name in entries if name.startswith("step-")]
+        assert [int(name.split("-")[1]) for name in left] == [8 if is_complete else 7, 9], (kill, entries)
+        # Beside them there are the notes of their runs, by which leftovers are told from live saves.
+        # That of a run whose last checkpoint has just gone goes with the next save.
+        assert {f"run-{name.split('-')[2]}.json" for name in left} <= set(entries), (kill, entries)
