@@ -59,7 +59,7 @@ def capture_callback_states(callbacks: Iterable[Any]) -> tuple[dict[str, Any], d
             record[name] = {"state": _encode(callback.get_state(), name, tensors)}
             continue
         values = {attribute: getattr(callback, attribute) for attribute in _attributes(callback)}
-        file = getattr(callback, "csv_file", None) if isinstance(callback, keras.callbacks.CSVLogger) else None
+        file: Any = getattr(callback, "csv_file", None) if isinstance(callback, keras.callbacks.CSVLogger) else None
         if hasattr(file, "truncate") and not file.closed:
             file.flush()
             values["csv_position"] = file.tell()
