@@ -14,6 +14,7 @@ that as long as the shuffle has elements left; so the state at the epoch's begin
 from __future__ import annotations
 
 import dataclasses
+import random
 import sys
 import time
 from typing import Any
@@ -107,6 +108,7 @@ class WatchedEpochs(EpochIterator):
         self._pending: Any = None
         self._kind: str | None = None
         self._epoch_start: Any = None
+        self._epoch_random: Any = None
         self._num_taken = 0
         self._hooks = {"begun": 0, "ended": 0}
         self.is_exhausted = False
@@ -160,20 +162,26 @@ class WatchedEpochs(EpochIterator):
             self._kind = "workers"
         elif has_python_source(self.data_adapter):
             self._kind = "epoch"
+        elif isinstance(self.data_adapter, PyDatasetAdapter):
+            self._kind, self._epoch_random = "skip", random.getstate()
         elif self._kind != "skip":
             self._kind = "state"
-            try:
-                self._epoch_start = serialize_iterator(source)
-            except tf.errors.OpError as error:
-                self._kind = "skip"
-                self._epoch_start = None
-                logging.log_first_n(
-                    logging.WARNING,
-                    "The position in the training data cannot be saved: %s A resumed fit reads the batches before "
-                    "its position and drops them, which is exact if the data come in the same order again.",
-                    1,
-                    _sentence(error),
-                )
+            self._epoch_start = self._serialize(source)
+
+    def _serialize(self, iterator: tf.data.Iterator) -> Any:
+        """The state of an iterator; where it has none, positions are counts from now on."""
+        try:
+            return serialize_iterator(iterator)
+        except tf.errors.OpError as error:
+            self._kind = "skip"
+            logging.log_first_n(
+                logging.WARNING,
+                "The position in the training data cannot be saved: %s A resumed fit reads the batches before its "
+                "position and drops them, which is exact if the data come in the same order again.",
+                1,
+                _sentence(error),
+            )
+            return None
 
     @property
     def kind(self) -> str | None:
@@ -193,14 +201,17 @@ class WatchedEpochs(EpochIterator):
         """
         tensors = {}
         if self._kind == "state" and with_tensors:
-            tensors = {"epoch_start": self._epoch_start, "now": serialize_iterator(_tf_iterator(self._iterator))}
-        numbers = {
+            now = self._serialize(_tf_iterator(self._iterator))
+            tensors = {} if now is None else {"epoch_start": self._epoch_start, "now": now}
+        numbers: dict[str, Any] = {
             "steps_seen": self._steps_seen,
             "num_batches": self._num_batches,
             "num_taken": self._num_taken,
             "num_iterators": self._source.num_made,
             "hooks": dict(self._hooks),
         }
+        if self._epoch_random is not None:
+            numbers["random"] = self._epoch_random
         return InputPosition(str(self._kind), self.step, numbers, tensors)
 
     def resume(self, position: InputPosition) -> None:
@@ -239,6 +250,10 @@ class WatchedEpochs(EpochIterator):
         if position.kind == "state":
             self._restore_state(position.tensors)
         elif position.kind == "skip":
+            if "random" in numbers:  # Keras shuffles with Python's random when the first batch is asked for
+                version, words, gauss = numbers["random"]
+                random.setstate((version, tuple(words), gauss))
+                self._epoch_random = numbers["random"]
             _skip(_tf_iterator(self._iterator), numbers["num_taken"])
         if position.kind in ("state", "skip"):
             self._num_taken = numbers["num_taken"]
