@@ -32,6 +32,9 @@ from tfdist.snapshots import CheckpointStore, RestoredCheckpoint, Snapshot
 
 __all__ = ["FaultTolerantCheckpoint"]
 
+# Before a call of `fit` that makes the callback among its arguments: Python looks `model.fit` up before them.
+install()
+
 #: How many calls of `fit` this process has made for each directory.
 _num_fits: dict[str, int] = {}
 
@@ -113,18 +116,19 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._is_asynchronous = asynchronous
         self._signals = StopSignals(signals)
         self._exit_status = exit_status
+        self._call: FitCall | None = None
         CheckpointStore(self._directory, compression=compression)  # refuses what it cannot take
         install()
 
     def before_fit(self, call: FitCall) -> None:
         """Chooses the checkpoint to go on from. Collective: all workers agree on it."""
-        self._call = call
         self._strategy = model_strategy(call.model)
+        self._stack = contextlib.ExitStack()
         _refuse_foreign_strategy(self._strategy)
+        self._call = call
         self._task, self._num_tasks = (0, 1) if self._strategy is None else worker_position(self._strategy)
         self._number = _num_fits.get(self._directory, 0)
         _num_fits[self._directory] = self._number + 1
-        self._stack = contextlib.ExitStack()
         self._stack.enter_context(self._signals.listening())
         self._reset()
         run = self._agree_on_run()
@@ -185,7 +189,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._first_step = self._step = found.step
         if state.fit < self._number:
             return None  # of an earlier fit of this process: this one begins with the model as it is
-        is_done = state.fit > self._number or (state.is_complete and self._call.epochs <= state.epoch_limit)
+        is_done = state.fit > self._number or (state.is_complete and self._present_call.epochs <= state.epoch_limit)
         if self._task == 0:
             if is_done:
                 logging.warning(
@@ -209,11 +213,13 @@ class FaultTolerantCheckpoint(FitWatcher):
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Tells Keras at which epoch to begin."""
+        if self._call is None:
+            raise _fit_of_before()
         self._is_begun = True
         self._marker = StepMarker.put_on(self.model)
         self._stack.callback(self._marker.take_off)
         if self._resumption is not None:
-            epoch = self._call.epochs if self._resumption.is_done else self._resumption.state.epoch
+            epoch = self._present_call.epochs if self._resumption.is_done else self._resumption.state.epoch
             set_initial_epoch(self.model, epoch)
 
     def before_epoch(self) -> None:
@@ -261,10 +267,15 @@ class FaultTolerantCheckpoint(FitWatcher):
             origin=origin,
         )
 
+    @property
+    def _present_call(self) -> FitCall:
+        assert self._call is not None
+        return self._call
+
     def _all_callbacks(self) -> list[Any]:
         history = self.model.history
-        added = [history] if all(history is not callback for callback in self._call.callbacks) else []
-        return [callback for callback in (*self._call.callbacks, *added) if callback is not self]
+        added = [history] if all(history is not callback for callback in self._present_call.callbacks) else []
+        return [callback for callback in (*self._present_call.callbacks, *added) if callback is not self]
 
     def before_step(self, epochs: WatchedEpochs) -> None:
         """Saves if that is due; after a signal, ends the process."""
@@ -335,7 +346,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         state = FitState(
             fit=self._number,
             epoch=epoch,
-            epoch_limit=self._call.epochs,
+            epoch_limit=self._present_call.epochs,
             is_complete=epochs is None,
             agreed_seed=job_seed.agreed_seed(),
             logs=None if logs is None else {name: float(value) for name, value in logs.items()},
@@ -411,9 +422,20 @@ class FaultTolerantCheckpoint(FitWatcher):
         """Ends the writing thread, and stops listening to signals."""
         late = self._signals.received
         self._stack.close()
-        self._epochs = self._resumption = None
+        self._call = self._epochs = self._resumption = None
         if late:  # it came after the last step: its effect is the usual one
             os.kill(os.getpid(), late)
+
+
+def _fit_of_before() -> ArgumentError:
+    return ArgumentError(
+        describe_problem(
+            "This call of fit began before tfdist was loaded",
+            received="a FaultTolerantCheckpoint that was made among the arguments of fit, for a model of no strategy",
+            expected="`from tfdist.callbacks import FaultTolerantCheckpoint` before the line that calls fit",
+            fix="Import it at the head of the file.",
+        )
+    )
 
 
 def _refuse_foreign_strategy(strategy: tf.distribute.Strategy | None) -> None:
