@@ -36,6 +36,9 @@ class KillAfterSteps(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.seen += 1
+        if is_victim() and self.seen == PLAN.get("signal_after"):
+            (DIRECTORY / f"killed {PLAN['life']} {TASK}").write_text(f"signal after {self.seen}")
+            os.kill(os.getpid(), signal.SIGTERM)
         if is_victim() and self.seen == PLAN.get("steps"):
             die(f"after step {int(self.model.optimizer.iterations.numpy())}")
 
@@ -87,11 +90,17 @@ def dataset():
     return rows.batch(BATCH).map(lambda a, b: (a * 1.5, b), num_parallel_calls=2).prefetch(2)
 
 
+def dataset_of_a_worker(context):
+    share = dataset().unbatch().shard(context.num_input_pipelines, context.input_pipeline_id)
+    return share.batch(BATCH // context.num_replicas_in_sync).prefetch(2)
+
+
 def build():
     inputs = keras.layers.Input((5,))
     hidden = keras.layers.Dense(8, activation="relu")(inputs)
-    hidden = keras.layers.BatchNormalization()(hidden)
-    hidden = keras.layers.Dropout(0.3)(hidden)
+    if not PLAN.get("plain"):
+        hidden = keras.layers.BatchNormalization()(hidden)
+        hidden = keras.layers.Dropout(0.3)(hidden)
     model = Recorded(inputs, keras.layers.Dense(1)(hidden))
     model.compile(keras.optimizers.Adam(0.02), "mse", metrics=["mae"])
     return model
@@ -123,7 +132,8 @@ def train():
         FaultTolerantCheckpoint(DIRECTORY / "checkpoints", save_interval_steps=2),
         KillAfterSteps(),
     ]
-    history = model.fit(dataset(), epochs=EPOCHS, verbose=0, callbacks=callbacks, shuffle=False)
+    data = dataset_of_a_worker if PLAN.get("function") else dataset()
+    history = model.fit(data, epochs=EPOCHS, verbose=0, callbacks=callbacks, shuffle=False)
     if TASK == "worker 0":
         arrays = {f"weight {i}": value for i, value in enumerate(model.get_weights())}
         arrays |= {f"optimizer {i}": variable.numpy() for i, variable in enumerate(model.optimizer.variables)}

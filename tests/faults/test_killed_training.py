@@ -20,7 +20,7 @@ WORKERS = {"none": 1, "mirrored": 1, "1 worker": 1, "2 workers": 2, "4 workers":
 def live(directory, kind, plan):
     """Runs the job until it ends, or the killed task is gone."""
     with LocalCluster(
-        workers=WORKERS[kind],
+        workers=plan.get("workers", WORKERS[kind]),
         script=SCRIPT,
         args=[str(directory), kind, json.dumps(plan)],
         time_limit_s=240,
@@ -39,12 +39,14 @@ def check_killed(directory, plan, results, description):
     assert notes, description
     if plan["task"] != "all":  # of all, those who are a moment later may be told that a peer is lost
         assert notes.keys() == victims, description
+    if plan.get("signal_after"):
+        assert {result.returncode for result in results.values()} == {75}, description
+        return
     for name, where in notes.items():
         assert results[name].returncode == -9, description
         assert where.startswith("in " if plan.get("operation") else "after step"), where
     for result in results.values():
         assert "trained" not in result.stdout, description
-    return notes
 
 
 def read_ledgers(directory, life):
@@ -78,19 +80,20 @@ def check_ledger(directory, lives):
     return len(steps)
 
 
-def run_undisturbed(directory, kind):
+def run_undisturbed(directory, kind, **options):
     directory.mkdir()
-    live(directory, kind, {"life": 0})
+    live(directory, kind, {"life": 0, **options})
     num_steps = check_ledger(directory, 1)
     return dict(np.load(directory / "result.npz")), num_steps
 
 
-def run_killed(directory, kind, plans):
+def run_killed(directory, kind, plans, then=None):
     directory.mkdir()
     for plan in ({**plan, "life": life} for life, plan in enumerate(plans)):
         results, description = live(directory, kind, plan)
         check_killed(directory, plan, results, description)
-    results, description = live(directory, kind, {"life": len(plans)})
+    last = {**plans[-1], "life": len(plans), "task": None, "steps": None, "operation": None, "signal_after": None}
+    results, description = live(directory, kind, {**last, **(then or {})})
     assert "Training goes on from" in description
     num_steps = check_ledger(directory, len(plans) + 1)
     return dict(np.load(directory / "result.npz")), num_steps
@@ -122,6 +125,37 @@ def draw_plan(draw, kind):
     if draw.random() < 0.5:
         return {"task": task, "steps": draw.randint(3, 7)}
     return {"task": task, "operation": draw.randint(1, 24 if task in ("worker 0", "all") else 8)}
+
+
+@pytest.mark.campaign
+def test_one_worker_is_asked_to_end(tmp_path):
+    """All workers save together and end with the status that asks for another start."""
+    plans = [{"task": "worker 1", "signal_after": 8}, {"task": "worker 0", "signal_after": 9}]
+    check_equal(tmp_path, "2 workers", plans)
+
+
+@pytest.mark.campaign
+def test_data_of_each_worker(tmp_path):
+    """Every worker's position in its own data is found again."""
+    expected, num_steps = run_undisturbed(tmp_path / "undisturbed", "2 workers", function=True)
+    plans = [{"task": "worker 1", "steps": 9, "function": True}]
+    found, num_steps_of_killed = run_killed(tmp_path / "killed", "2 workers", plans)
+    assert num_steps_of_killed == num_steps
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, name)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 4)])
+def test_another_number_of_workers(tmp_path, before, after):
+    """The position in the data is found again, so the rows of every step are the same."""
+    kind = "2 workers"
+    expected, num_steps = run_undisturbed(tmp_path / "undisturbed", kind, plain=True, workers=before)
+    plans = [{"task": "all", "steps": 9, "plain": True, "workers": before}]
+    found, num_steps_of_killed = run_killed(tmp_path / "killed", kind, plans, then={"workers": after})
+    assert num_steps_of_killed == num_steps
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.campaign
