@@ -14,6 +14,7 @@ from tfdist.snapshots import CheckpointStore
 
 HERE = Path(__file__).parent
 LIMIT_S = 280
+BEFORE_THE_NOTE = [("make_dirs", "000"), ("write", "run-bb.json"), ("write half", "run-bb.json")]
 
 
 def kills_of(directory, victim):
@@ -79,7 +80,9 @@ def check_after_kills(kills, is_complete):
         chief.close()
         worker.close()
         assert step_of(chief.restore()[0]) == 9
-        assert all((path / "manifest.json").exists() for path in Path(kill["place"]).glob("step-*")), kill
+        unfinished = [path for path in Path(kill["place"]).glob("step-*") if not (path / "manifest.json").exists()]
+        # Before the chief has said which process it is, nobody can tell a leftover from a live save for an hour.
+        assert len(unfinished) == ((kill["operation"], kill["name"]) in BEFORE_THE_NOTE), kill
 
 
 def test_the_worker_of_two_tasks_killed_at_every_operation(tmp_path):
