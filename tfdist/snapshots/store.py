@@ -20,7 +20,7 @@ from tfdist.snapshots.reading import RestoredCheckpoint, choose_checkpoint, read
 from tfdist.snapshots.records import encode_record
 from tfdist.snapshots.remote_files import files_for
 from tfdist.snapshots.snapshot import Snapshot
-from tfdist.snapshots.writing import Save, commit, metrics_of, write_own_part, write_state
+from tfdist.snapshots.writing import Save, commit, metrics_of, report_failed_part, write_own_part, write_state
 from tfdist.storage.files import Files
 from tfdist.storage.pruning import remove_unkept
 from tfdist.storage.removal import remove_checkpoint
@@ -234,8 +234,7 @@ class CheckpointStore:
             except Exception as error:
                 self._last_succeeded = False
                 self._note(error, save.name.step)
-                if self._task == 0:
-                    self._give_up(save)
+                self._give_up(save, error)
             else:
                 self._last_succeeded = True
 
@@ -284,12 +283,15 @@ class CheckpointStore:
         if removed:
             logging.info("Removed what unfinished saves had left: %s", ", ".join(removed))
 
-    def _give_up(self, save: Save) -> None:
-        """Makes room again. If that fails, the next save's cleaning tries once more."""
+    def _give_up(self, save: Save, error: Exception) -> None:
+        """Makes room again (if that fails, the next save's cleaning tries once more), and tells a chief that waits."""
         try:
-            remove_checkpoint(self._files, save.path)
-        except OSError as error:
-            logging.info("%s is left unfinished: %s", save.path, error)
+            if self._task == 0:
+                remove_checkpoint(self._files, save.path)
+            else:
+                report_failed_part(save, self._task, error)
+        except OSError as second:
+            logging.info("%s is left unfinished: %s", save.path, second)
 
     def _note(self, error: Exception, step: int) -> None:
         kind = kind_of_failure(error)
