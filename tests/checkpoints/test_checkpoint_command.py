@@ -159,7 +159,8 @@ def test_export_runs_no_code_of_the_checkpoint(tmp_path, capsys):
 
 
 def test_the_command_itself(directory, tmp_path):
-    command = [sys.executable, "-m", "tfdist", "checkpoint", "export", str(directory), str(tmp_path / "m.ckpt")]
+    url = f"file://{directory}"  # a URL is looked at in a process of its own
+    command = [sys.executable, "-m", "tfdist", "checkpoint", "export", url, str(tmp_path / "m.ckpt")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/m.ckpt: the weights of {named(directory, 9).name}\n")
 

@@ -5,12 +5,11 @@ Called by `tfdist/cli/checkpoint_command.py`, which has checked the arguments.
 
 from __future__ import annotations
 
-import os
 import sys
 
 from tfdist.errors import TfdistError
 from tfdist.snapshots.export import export_checkpoint
-from tfdist.snapshots.remote_files import files_for
+from tfdist.snapshots.remote_files import locate
 from tfdist.storage.commands import list_checkpoints, prune_checkpoints, verify_checkpoints
 
 _CANNOT_BE_DONE = 2
@@ -19,8 +18,7 @@ _CANNOT_BE_DONE = 2
 def main(arguments: list[str]) -> int:
     """Carries one action out, and returns the status."""
     action, directory, *rest = arguments
-    files = files_for(directory)
-    directory = directory.rstrip("/") if "://" in directory else os.path.abspath(directory)
+    files, directory = locate(directory)
     try:
         if action == "list":
             return list_checkpoints(files, directory, print)

@@ -18,7 +18,7 @@ from tfdist.errors import ArgumentError, describe_problem
 from tfdist.snapshots.background import BackgroundWriter
 from tfdist.snapshots.reading import RestoredCheckpoint, choose_checkpoint, read_snapshot
 from tfdist.snapshots.records import encode_record
-from tfdist.snapshots.remote_files import files_for
+from tfdist.snapshots.remote_files import locate
 from tfdist.snapshots.snapshot import Snapshot
 from tfdist.snapshots.writing import Save, commit, metrics_of, report_failed_part, write_own_part, write_state
 from tfdist.storage.files import Files
@@ -72,8 +72,7 @@ class CheckpointStore:
         Raises:
             ArgumentError: An argument is out of range, or there are several tasks and no run.
         """
-        self._directory = os.fspath(directory) if "://" in os.fspath(directory) else os.path.abspath(directory)
-        self._directory = self._directory.rstrip("/")
+        found_files, self._directory = locate(directory)
         self._task = task
         self._num_tasks = num_tasks
         self._run = _checked_run(run, num_tasks)
@@ -86,7 +85,7 @@ class CheckpointStore:
         self._cluster = dict(cluster or {})
         self._part_timeout_s = part_timeout_s
         self._stall_timeout_s = stall_timeout_s
-        self._files = files if files is not None else files_for(self._directory)
+        self._files = files if files is not None else found_files
         self._writer = BackgroundWriter("tfdist-checkpoint")
         self._num_saves = 0
         self._last_step = 0
@@ -97,6 +96,7 @@ class CheckpointStore:
         self._last_committed: CheckpointFacts | None = None
         self._last_succeeded = True
         self._damaged: set[str] = set()
+        self._verified: str | None = None
 
     @property
     def directory(self) -> str:
@@ -200,6 +200,7 @@ class CheckpointStore:
         """
         chosen, damaged = choose_checkpoint(self._files, self._directory)
         self._damaged |= damaged
+        self._verified = chosen
         return chosen
 
     def restore(self, name: str | None = None) -> tuple[Snapshot, RestoredCheckpoint] | None:
@@ -218,7 +219,9 @@ class CheckpointStore:
             OSError: The directory cannot be read.
         """
         name = name if name is not None else self.choose()
-        return None if name is None else read_snapshot(self._files, self._directory, name, self._task)
+        if name is None:
+            return None
+        return read_snapshot(self._files, self._directory, name, self._task, is_verified=name == self._verified)
 
     def _make_job(self, save: Save, snapshot: Snapshot) -> Callable[[], None]:
         record = encode_record(snapshot.record, "record")
