@@ -176,7 +176,7 @@ def test_another_run_does_not_take_parts_of_a_killed_one(tmp_path):
     assert chief.problems[0].kind == "missing part"
 
 
-def test_records_are_written_out_before_save_returns(tmp_path):
+def test_records_are_copied_before_save_returns(tmp_path):
     gate = threading.Event()
     store = CheckpointStore(tmp_path, files=FaultyFiles(lambda *_: gate.wait(LIMIT_S)))
     history = [1.0]

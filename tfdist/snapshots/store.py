@@ -17,7 +17,7 @@ from tfdist.checkpointing.save_problems import SaveProblem, StalledError, descri
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.snapshots.background import BackgroundWriter
 from tfdist.snapshots.reading import RestoredCheckpoint, choose_checkpoint, read_snapshot
-from tfdist.snapshots.records import encode_record
+from tfdist.snapshots.records import copy_record, encode_record
 from tfdist.snapshots.remote_files import locate
 from tfdist.snapshots.snapshot import Snapshot
 from tfdist.snapshots.writing import Save, commit, metrics_of, report_failed_part, write_own_part, write_state
@@ -149,7 +149,7 @@ class CheckpointStore:
                 metrics=metrics_of(snapshot.record),
                 part_timeout_s=self._part_timeout_s,
             )
-            # Records are written out here: they are small, and lists such as a history's go on to grow.
+            # Records are copied here: they are small, and lists such as a history's go on to grow.
             job = self._make_job(save, snapshot)
         except Exception as error:
             self._note(error, step)
@@ -224,16 +224,16 @@ class CheckpointStore:
         return read_snapshot(self._files, self._directory, name, self._task, is_verified=name == self._verified)
 
     def _make_job(self, save: Save, snapshot: Snapshot) -> Callable[[], None]:
-        record = encode_record(snapshot.record, "record")
-        own_record = encode_record(snapshot.own_record, "own_record")
+        record = copy_record(snapshot.record, "record")
+        own_record = copy_record(snapshot.own_record, "own_record")
 
         def job() -> None:
             try:
                 if self._task == 0:
-                    self._write_as_chief(save, snapshot, record, own_record)
+                    self._write_as_chief(save, snapshot, encode_record(record), encode_record(own_record))
                 else:
                     self._prepare(save)
-                    write_own_part(save, self._task, snapshot.own_tensors, own_record, tell=True)
+                    write_own_part(save, self._task, snapshot.own_tensors, encode_record(own_record), tell=True)
             except Exception as error:
                 self._last_succeeded = False
                 self._note(error, save.name.step)
