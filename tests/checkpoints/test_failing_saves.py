@@ -188,37 +188,38 @@ def test_a_disk_that_is_really_full(left, tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_no_permission(first):
-    """A directory of somebody else's. Where tests run as root, the process becomes nobody first."""
+def test_no_permission():
+    """A directory of somebody else's, before the first save and later. Where tests run as root, nobody saves."""
     script = """
         import os, sys
         import tensorflow, tfdist.snapshots
-        directory, first = sys.argv[1], sys.argv[2] == "True"
         from snapshots_of_a_step import snapshot_of, step_of
         from tfdist.snapshots import CheckpointStore
-        store = CheckpointStore(directory + "/ckpt")
-        if not first:
-            assert store.save(snapshot_of(7), step=7, epoch=0, wait=True)
-        os.chmod(directory, 0o755)
-        for path in (directory + "/ckpt", directory):
-            if os.path.isdir(path):
-                os.chmod(path, 0o555)
-        if os.geteuid() == 0:
-            os.seteuid(65534)
-        assert not store.save(snapshot_of(8), step=8, epoch=0, wait=True)
-        assert [problem.kind for problem in store.problems] == ["no permission"], store.problems
-        found = CheckpointStore(directory + "/ckpt").restore()
-        assert found is None if first else step_of(found[0]) == 7
-        os.seteuid(os.getuid())
-        for path in (directory, directory + "/ckpt"):
-            if os.path.isdir(path):
-                os.chmod(path, 0o755)
-        assert store.save(snapshot_of(9), step=9, epoch=0, wait=True), store.problems
-        assert step_of(store.restore()[0]) == 9
-        store.close()
+        def permit(mode):
+            for path in (place, place + "/ckpt"):
+                if os.path.isdir(path):
+                    os.chmod(path, mode)
+        for first in (True, False):
+            place = sys.argv[1] + f"/{first}"
+            os.mkdir(place)
+            store = CheckpointStore(place + "/ckpt")
+            if not first:
+                assert store.save(snapshot_of(7), step=7, epoch=0, wait=True)
+            permit(0o555)
+            if os.getuid() == 0:
+                os.seteuid(65534)
+            assert not store.save(snapshot_of(8), step=8, epoch=0, wait=True)
+            assert [problem.kind for problem in store.problems] == ["no permission"], store.problems
+            found = CheckpointStore(place + "/ckpt").restore()
+            assert found is None if first else step_of(found[0]) == 7
+            os.seteuid(os.getuid())
+            permit(0o755)
+            assert store.save(snapshot_of(9), step=9, epoch=0, wait=True), store.problems
+            assert step_of(store.restore()[0]) == 9
+            store.close()
         print("done")
     """
     with tempfile.TemporaryDirectory() as place:  # those above pytest's are closed to others
-        done = run(script, place, first)
+        os.chmod(place, 0o755)
+        done = run(script, place)
     assert done.stdout == "done\n", done.stderr

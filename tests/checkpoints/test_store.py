@@ -146,6 +146,28 @@ def test_a_part_that_never_comes_is_named(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["run-ab.json"]  # what was written made room again
 
 
+def test_a_part_that_fails_is_told_to_the_chief(tmp_path):
+    def fault(operation, path):
+        if operation == "sync_file" and path.endswith("task-00001.index"):
+            fault.fired = True
+            raise OSError(28, "No space left on device")
+
+    chief = CheckpointStore(tmp_path, num_tasks=2, run="ab", part_timeout_s=10 * LIMIT_S)  # longer than this test
+    other = CheckpointStore(tmp_path, task=1, num_tasks=2, run="ab", files=FaultyFiles(fault))
+    assert not other.save(snapshot_of(7, 1), step=7, epoch=0, wait=True)
+    assert fault.fired
+    assert other.problems[0].kind == "full disk"
+    assert not chief.save(snapshot_of(7), step=7, epoch=0, wait=True)
+    (problem,) = chief.problems
+    assert problem.kind == "missing part"
+    assert "task 1 could not write its part: OSError: [Errno 28] No space left on device" in problem.message
+    other._files.fault = lambda *_: None
+    for store in (other, chief):
+        assert store.save(snapshot_of(8, store._task), step=8, epoch=0, wait=True)
+        store.close()
+    assert step_of(chief.restore()[0]) == 8
+
+
 def test_another_run_does_not_take_parts_of_a_killed_one(tmp_path):
     old = CheckpointStore(tmp_path, task=1, num_tasks=2, run="aa")
     assert old.save(snapshot_of(7, 1), step=7, epoch=0, wait=True)  # and the chief was killed
@@ -154,7 +176,7 @@ def test_another_run_does_not_take_parts_of_a_killed_one(tmp_path):
     assert chief.problems[0].kind == "missing part"
 
 
-def test_records_are_written_out_before_save_returns(tmp_path):
+def test_records_are_copied_before_save_returns(tmp_path):
     gate = threading.Event()
     store = CheckpointStore(tmp_path, files=FaultyFiles(lambda *_: gate.wait(LIMIT_S)))
     history = [1.0]

@@ -56,7 +56,17 @@ def test_public_names_that_are_light():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["run", "--help"], ["run", "--workers", "0", "x"], ["verify", "--help"], ["verify", "no_such.py"]],
+    [
+        *(
+            ["--help"],
+            ["run", "--help"],
+            ["run", "--workers", "0", "x"],
+            ["verify", "--help"],
+            ["verify", "no_such.py"],
+        ),
+        *(["checkpoint", "--help"], ["checkpoint", "list", "--help"], ["checkpoint", "list", "."]),
+        *(["checkpoint", "verify", "."], ["checkpoint", "prune", ".", "--keep", "1", "--dry-run"]),
+    ],
 )
 def test_the_command(arguments):
     statements = (

@@ -46,10 +46,12 @@ class Part:
     Attributes:
         task: The task's number.
         files: Its files, by name.
+        problem: Why it could not write them; empty if it could.
     """
 
     task: int
     files: dict[str, FileFacts]
+    problem: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The part as JSON values."""
@@ -128,7 +130,10 @@ def parse_part(content: Mapping[str, Any]) -> Part:
     Raises:
         ManifestError: A field is missing or cannot be what it says.
     """
-    return Part(_whole_number(content, "task"), _files(content))
+    problem = content.get("problem")
+    if not isinstance(problem, str):
+        raise ManifestError("problem is no text")
+    return Part(_whole_number(content, "task"), _files(content), problem)
 
 
 def _files(content: Mapping[str, Any]) -> dict[str, FileFacts]:

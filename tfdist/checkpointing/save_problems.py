@@ -61,6 +61,10 @@ class StalledError(TimeLimitError):
     """A save that has to wait too long for the one before it."""
 
 
+class FailedPartError(RuntimeError):
+    """Another task says that its part of a checkpoint could not be written."""
+
+
 class RecordError(TypeError):
     """A record that is no JSON."""
 
@@ -69,7 +73,7 @@ def kind_of_failure(error: BaseException) -> str:
     """Sorts an error of a save into its kind."""
     if isinstance(error, StalledError):
         return "stalled"
-    if isinstance(error, TimeLimitError):
+    if isinstance(error, (TimeLimitError, FailedPartError)):
         return "missing part"
     if isinstance(error, RecordError):
         return "record"

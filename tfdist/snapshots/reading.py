@@ -37,6 +37,7 @@ class RestoredCheckpoint:
     manifest: Manifest
     _files: Files
     _found: FoundCheckpoint
+    _is_verified: bool
 
     @property
     def step(self) -> int:
@@ -66,7 +67,30 @@ class RestoredCheckpoint:
             CheckpointError: A file of it is damaged.
         """
         assert 0 <= task < self.num_tasks, task
-        return _read_prefix(self._files, self._found, self.manifest, own_prefix(task))
+        return self._read(own_prefix(task))
+
+    def _read(self, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        files, path = self._files, self._found.path
+        suffix = ".gz" if self.manifest.compression else ""
+        bundle = [f"{file}{suffix}" for file in bundle_files(prefix)]
+        has_tensors = bundle[0] in self.manifest.files
+        read = [record_file(prefix), *(bundle if has_tensors else ())]
+        problem = "" if self._is_verified else find_damage(files, self._found, read)
+        if problem:
+            raise _unusable(os.path.dirname(path), problem, fix="Restore from an older checkpoint.")
+        try:
+            record = decode_record(read_file(files, f"{path}/{record_file(prefix)}"))
+            if not has_tensors:
+                return {}, record
+            if not suffix:
+                return dict(read_tensors(f"{path}/{prefix}")), record
+            with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as scratch:
+                for file in bundle_files(prefix):
+                    decompress_file(files, f"{path}/{file}{suffix}", f"{scratch}/{file}")
+                return dict(read_tensors(f"{scratch}/{prefix}")), record
+        except (OSError, zlib.error) as error:
+            received = f"{path}/{prefix}: {error}"
+            raise _unusable(os.path.dirname(path), received, fix="Restore from an older checkpoint.") from error
 
 
 def choose_checkpoint(files: Files, directory: str) -> tuple[str | None, set[str]]:
@@ -100,8 +124,17 @@ def choose_checkpoint(files: Files, directory: str) -> tuple[str | None, set[str
     return None, set()
 
 
-def read_snapshot(files: Files, directory: str, name: str, task: int) -> tuple[Snapshot, RestoredCheckpoint]:
+def read_snapshot(
+    files: Files, directory: str, name: str, task: int, *, is_verified: bool = False
+) -> tuple[Snapshot, RestoredCheckpoint]:
     """Reads one checkpoint, for one task.
+
+    Args:
+        files: The file system.
+        directory: The checkpoints' directory.
+        name: The checkpoint.
+        task: The task's number.
+        is_verified: Whether `choose_checkpoint` has just compared all its digests.
 
     Raises:
         CheckpointError: It is not there, not complete or damaged. The message names the file.
@@ -114,35 +147,10 @@ def read_snapshot(files: Files, directory: str, name: str, task: int) -> tuple[S
     found = read_checkpoint(files, directory, parsed)
     if found.manifest is None or found.problem:
         raise _unusable(directory, found.problem, fix="Restore from an older checkpoint.")
-    restored = RestoredCheckpoint(name, found.manifest, files, found)
-    tensors, record = _read_prefix(files, found, found.manifest, STATE)
+    restored = RestoredCheckpoint(name, found.manifest, files, found, is_verified)
+    tensors, record = restored._read(STATE)
     own_tensors, own_record = restored.own_of(task) if task < restored.num_tasks else ({}, {})
     return Snapshot(tensors, own_tensors, record, own_record), restored
-
-
-def _read_prefix(
-    files: Files, found: FoundCheckpoint, manifest: Manifest, prefix: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    suffix = ".gz" if manifest.compression else ""
-    bundle = [f"{file}{suffix}" for file in bundle_files(prefix)]
-    has_tensors = bundle[0] in manifest.files
-    problem = find_damage(files, found, [record_file(prefix), *(bundle if has_tensors else ())])
-    if problem:
-        raise _unusable(os.path.dirname(found.path), problem, fix="Restore from an older checkpoint.")
-    try:
-        record = decode_record(read_file(files, f"{found.path}/{record_file(prefix)}"))
-        if not has_tensors:
-            return {}, record
-        if not suffix:
-            return dict(read_tensors(f"{found.path}/{prefix}")), record
-        with tempfile.TemporaryDirectory(prefix="tfdist-checkpoint-") as scratch:
-            for file in bundle_files(prefix):
-                decompress_file(files, f"{found.path}/{file}{suffix}", f"{scratch}/{file}")
-            return dict(read_tensors(f"{scratch}/{prefix}")), record
-    except (OSError, zlib.error) as error:
-        raise _unusable(
-            found.path, f"{found.path}/{prefix}: {error}", fix="Restore from an older checkpoint."
-        ) from error
 
 
 def _unusable(directory: str, received: str, *, fix: str) -> CheckpointError:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfdist.storage.files import Files, LocalFiles
 
-__all__ = ["RemoteFiles", "files_for", "os_errors"]
+__all__ = ["RemoteFiles", "locate", "os_errors"]
 
 # TensorFlow's message ends with the system's, if it comes from a local file system.
 _NAMED = ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "ENOENT", "ENOTDIR", "ESTALE", "ENOTCONN")
@@ -24,9 +24,13 @@ _ERRNO = {
 }
 
 
-def files_for(directory: str) -> Files:
-    """The file system of a directory: this machine's, or TensorFlow's for a URL."""
-    return RemoteFiles() if "://" in directory else LocalFiles()
+def locate(directory: str | os.PathLike[str]) -> tuple[Files, str]:
+    """The file system of a directory, and how it is called there.
+
+    A URL is TensorFlow's, except for file://, which means this machine's, as does a path.
+    """
+    path = os.fspath(directory).removeprefix("file://")
+    return (RemoteFiles(), path.rstrip("/")) if "://" in path else (LocalFiles(), os.path.abspath(path))
 
 
 @contextlib.contextmanager

@@ -17,10 +17,10 @@ from tfdist.checkpointing.save_problems import SaveProblem, StalledError, descri
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.snapshots.background import BackgroundWriter
 from tfdist.snapshots.reading import RestoredCheckpoint, choose_checkpoint, read_snapshot
-from tfdist.snapshots.records import encode_record
-from tfdist.snapshots.remote_files import files_for
+from tfdist.snapshots.records import copy_record, encode_record
+from tfdist.snapshots.remote_files import locate
 from tfdist.snapshots.snapshot import Snapshot
-from tfdist.snapshots.writing import Save, commit, metrics_of, write_own_part, write_state
+from tfdist.snapshots.writing import Save, commit, metrics_of, report_failed_part, write_own_part, write_state
 from tfdist.storage.files import Files
 from tfdist.storage.pruning import remove_unkept
 from tfdist.storage.removal import remove_checkpoint
@@ -72,8 +72,7 @@ class CheckpointStore:
         Raises:
             ArgumentError: An argument is out of range, or there are several tasks and no run.
         """
-        self._directory = os.fspath(directory) if "://" in os.fspath(directory) else os.path.abspath(directory)
-        self._directory = self._directory.rstrip("/")
+        found_files, self._directory = locate(directory)
         self._task = task
         self._num_tasks = num_tasks
         self._run = _checked_run(run, num_tasks)
@@ -86,7 +85,7 @@ class CheckpointStore:
         self._cluster = dict(cluster or {})
         self._part_timeout_s = part_timeout_s
         self._stall_timeout_s = stall_timeout_s
-        self._files = files if files is not None else files_for(self._directory)
+        self._files = files if files is not None else found_files
         self._writer = BackgroundWriter("tfdist-checkpoint")
         self._num_saves = 0
         self._last_step = 0
@@ -97,6 +96,7 @@ class CheckpointStore:
         self._last_committed: CheckpointFacts | None = None
         self._last_succeeded = True
         self._damaged: set[str] = set()
+        self._verified: str | None = None
 
     @property
     def directory(self) -> str:
@@ -149,7 +149,7 @@ class CheckpointStore:
                 metrics=metrics_of(snapshot.record),
                 part_timeout_s=self._part_timeout_s,
             )
-            # Records are written out here: they are small, and lists such as a history's go on to grow.
+            # Records are copied here: they are small, and lists such as a history's go on to grow.
             job = self._make_job(save, snapshot)
         except Exception as error:
             self._note(error, step)
@@ -200,6 +200,7 @@ class CheckpointStore:
         """
         chosen, damaged = choose_checkpoint(self._files, self._directory)
         self._damaged |= damaged
+        self._verified = chosen
         return chosen
 
     def restore(self, name: str | None = None) -> tuple[Snapshot, RestoredCheckpoint] | None:
@@ -218,24 +219,25 @@ class CheckpointStore:
             OSError: The directory cannot be read.
         """
         name = name if name is not None else self.choose()
-        return None if name is None else read_snapshot(self._files, self._directory, name, self._task)
+        if name is None:
+            return None
+        return read_snapshot(self._files, self._directory, name, self._task, is_verified=name == self._verified)
 
     def _make_job(self, save: Save, snapshot: Snapshot) -> Callable[[], None]:
-        record = encode_record(snapshot.record, "record")
-        own_record = encode_record(snapshot.own_record, "own_record")
+        record = copy_record(snapshot.record, "record")
+        own_record = copy_record(snapshot.own_record, "own_record")
 
         def job() -> None:
             try:
                 if self._task == 0:
-                    self._write_as_chief(save, snapshot, record, own_record)
+                    self._write_as_chief(save, snapshot, encode_record(record), encode_record(own_record))
                 else:
                     self._prepare(save)
-                    write_own_part(save, self._task, snapshot.own_tensors, own_record, tell=True)
+                    write_own_part(save, self._task, snapshot.own_tensors, encode_record(own_record), tell=True)
             except Exception as error:
                 self._last_succeeded = False
                 self._note(error, save.name.step)
-                if self._task == 0:
-                    self._give_up(save)
+                self._give_up(save, error)
             else:
                 self._last_succeeded = True
 
@@ -284,12 +286,15 @@ class CheckpointStore:
         if removed:
             logging.info("Removed what unfinished saves had left: %s", ", ".join(removed))
 
-    def _give_up(self, save: Save) -> None:
-        """Makes room again. If that fails, the next save's cleaning tries once more."""
+    def _give_up(self, save: Save, error: Exception) -> None:
+        """Makes room again (if that fails, the next save's cleaning tries once more), and tells a chief that waits."""
         try:
-            remove_checkpoint(self._files, save.path)
-        except OSError as error:
-            logging.info("%s is left unfinished: %s", save.path, error)
+            if self._task == 0:
+                remove_checkpoint(self._files, save.path)
+            else:
+                report_failed_part(save, self._task, error)
+        except OSError as second:
+            logging.info("%s is left unfinished: %s", save.path, second)
 
     def _note(self, error: Exception, step: int) -> None:
         kind = kind_of_failure(error)

@@ -25,6 +25,7 @@ from tfdist.checkpointing.naming import (
     part_file,
     record_file,
 )
+from tfdist.checkpointing.save_problems import FailedPartError
 from tfdist.checkpointing.sealing import TornError, seal, unseal
 from tfdist.errors import TimeLimitError, describe_problem
 from tfdist.snapshots.tensor_files import write_tensors
@@ -32,7 +33,7 @@ from tfdist.storage.compression import compress_file
 from tfdist.storage.digests import file_facts, read_file
 from tfdist.storage.files import Files
 
-__all__ = ["Save", "commit", "write_own_part", "write_state"]
+__all__ = ["Save", "commit", "metrics_of", "report_failed_part", "write_own_part", "write_state"]
 
 _POLL_S = 0.05
 
@@ -99,6 +100,19 @@ def write_own_part(save: Save, task: int, tensors: Mapping[str, Any], record: by
     return part
 
 
+def report_failed_part(save: Save, task: int, error: Exception) -> None:
+    """Tells the chief that this task's part does not come, so that it need not wait until its limit.
+
+    Raises:
+        OSError: That cannot be written either.
+    """
+    for file in save.files.list_dir(save.path):
+        if file.startswith((f"{own_prefix(task)}.", part_file(task))):
+            save.files.remove_file(f"{save.path}/{file}")
+    part = Part(task, {}, f"{type(error).__name__}: {error}")
+    save.files.write(f"{save.path}/{part_file(task)}", [seal(part.to_json())])
+
+
 def commit(save: Save, written: Mapping[str, FileFacts]) -> Manifest:
     """Waits for the parts of the others, and makes the checkpoint complete. The chief's.
 
@@ -108,6 +122,7 @@ def commit(save: Save, written: Mapping[str, FileFacts]) -> Manifest:
 
     Raises:
         TimeLimitError: A part did not come within the limit.
+        FailedPartError: A task says that its part does not come.
         OSError: A file is not what its task says, or something cannot be written.
     """
     files = dict(written)
@@ -168,6 +183,8 @@ def _await_parts(save: Save) -> list[Part]:
                 part = parse_part(unseal(read_file(save.files, f"{save.path}/{missing[task]}")))
             except TornError:  # it is being written
                 continue
+            if part.problem:
+                raise FailedPartError(f"task {part.task} could not write its part: {part.problem}")
             parts.append(part)
             del missing[task]
         if missing and time.monotonic() > limit:

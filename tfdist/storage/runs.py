@@ -24,7 +24,9 @@ def write_run_note(files: Files, directory: str, run: str) -> None:
     files.write(f"{directory}/{run_note_name(run)}", [seal(_this_process())])
 
 
-def clean_leftovers(files: Files, directory: str, *, run: str | None, number: int, now: float) -> list[str]:
+def clean_leftovers(
+    files: Files, directory: str, *, run: str | None, number: int, now: float, dry_run: bool = False
+) -> list[str]:
     """Removes what killed or failed saves left behind, and the notes of past runs of which no checkpoint is there.
 
     A checkpoint whose manifest was written to its end is no leftover, be it damaged since or not. A leftover of this
@@ -37,9 +39,10 @@ def clean_leftovers(files: Files, directory: str, *, run: str | None, number: in
         run: This run; None for a process that makes no checkpoints.
         number: The number of the save that is being made.
         now: The time, in seconds since 1970.
+        dry_run: Whether to remove nothing.
 
     Returns:
-        The names of what was removed.
+        The names of the checkpoints that were (or would be) removed.
 
     Raises:
         OSError: Something cannot be read or removed.
@@ -59,8 +62,11 @@ def clean_leftovers(files: Files, directory: str, *, run: str | None, number: in
             state = alive[name.run]
             if state or (state is None and now - _last_written(files, directory, name) < LEFTOVER_AGE_S):
                 continue
-        remove_checkpoint(files, f"{directory}/{name}")
+        if not dry_run:
+            remove_checkpoint(files, f"{directory}/{name}")
         removed.append(str(name))
+    if dry_run:
+        return removed
     left = {name.run for name in names if str(name) not in removed}
     for entry in entries:
         noted = parse_run_note_name(entry)

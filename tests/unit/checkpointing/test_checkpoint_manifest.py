@@ -35,6 +35,8 @@ def test_what_is_written_is_read():
     assert parse_manifest(json.loads(json.dumps(MANIFEST.to_json()))) == MANIFEST
     part = Part(1, {"task-00001.json": FACTS})
     assert parse_part(unseal(seal(part.to_json()))) == part
+    with pytest.raises(ManifestError, match="problem is no text"):
+        parse_part({**part.to_json(), "problem": None})
     assert MANIFEST.size_bytes == 12
 
 

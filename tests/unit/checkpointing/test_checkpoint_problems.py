@@ -4,7 +4,13 @@ import errno
 
 import pytest
 
-from tfdist.checkpointing.save_problems import RecordError, StalledError, describe_failure, kind_of_failure
+from tfdist.checkpointing.save_problems import (
+    FailedPartError,
+    RecordError,
+    StalledError,
+    describe_failure,
+    kind_of_failure,
+)
 from tfdist.errors import TimeLimitError
 
 
@@ -21,6 +27,7 @@ from tfdist.errors import TimeLimitError
         (OSError(errno.EIO, "Input/output error"), "other"),
         (OSError("no number"), "other"),
         (TimeLimitError("no part of task 1"), "missing part"),
+        (FailedPartError("task 1 could not write its part"), "missing part"),
         (StalledError("the save before"), "stalled"),
         (RecordError("record['x'] is of type set"), "record"),
         (ValueError("x"), "other"),
