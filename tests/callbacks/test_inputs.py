@@ -112,6 +112,16 @@ def test_generator(tmp_path, caplog):
     assert int(training.model.optimizer.iterations.numpy()) == 16
 
 
+def test_random_numbers_of_the_pipeline(tmp_path, caplog):
+    def noisy():
+        x, y = arrays()
+        dataset = tf.data.Dataset.from_tensor_slices((x, y))
+        return dataset.map(lambda a, b: (a + tf.random.normal((5,)), b)).batch(BATCH), {"shuffle": False}
+
+    Training("none", noisy, epochs=1).run(checkpoint(tmp_path))
+    assert "The input pipeline calls RandomStandardNormal" in caplog.text
+
+
 def test_steps_per_execution(tmp_path):
     def build():
         from trainings import build

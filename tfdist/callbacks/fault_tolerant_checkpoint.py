@@ -116,6 +116,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._is_asynchronous = asynchronous
         self._signals = StopSignals(signals)
         self._exit_status = exit_status
+        self._asks = bool(signals) or self._schedule.needs_clock
         self._call: FitCall | None = None
         CheckpointStore(self._directory, compression=compression)  # refuses what it cannot take
         install()
@@ -284,7 +285,7 @@ class FaultTolerantCheckpoint(FitWatcher):
             signal_number = self._signals.received
             interval_s = self._schedule.interval_s
             time_has_come = interval_s is not None and time.monotonic() - self._last_save_time >= interval_s
-        elif step >= self._next_question:
+        elif step >= self._next_question and self._asks:
             signal_number, time_has_come = self._ask(step)
         else:
             signal_number, time_has_come = 0, False

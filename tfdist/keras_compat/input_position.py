@@ -25,11 +25,13 @@ from absl import logging
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.fit_watch import FitWatcher
 from tfdist.keras_compat.private_names import (
+    ArrayDataAdapter,
     EpochIterator,
     PyDatasetAdapter,
     deserialize_iterator,
     has_python_source,
     serialize_iterator,
+    stateful_operation,
 )
 
 __all__ = ["GlobalBatches", "InputPosition", "WatchedEpochs"]
@@ -165,6 +167,8 @@ class WatchedEpochs(EpochIterator):
         elif isinstance(self.data_adapter, PyDatasetAdapter):
             self._kind, self._epoch_random = "skip", random.getstate()
         elif self._kind != "skip":
+            if self._kind is None and not isinstance(self.data_adapter, ArrayDataAdapter):
+                _warn_of_state_outside(source)
             self._kind = "state"
             self._epoch_start = self._serialize(source)
 
@@ -285,6 +289,20 @@ class WatchedEpochs(EpochIterator):
 def _tf_iterator(iterator: Any) -> Any | None:
     """The tf.data iterator below what a step function gets; `None` where it is on other machines."""
     return iterator if isinstance(iterator, tf.data.Iterator) else getattr(iterator, "iterator", None)
+
+
+def _warn_of_state_outside(iterator: tf.data.Iterator) -> None:
+    operation = stateful_operation(iterator)
+    if operation is not None:
+        logging.log_first_n(
+            logging.WARNING,
+            "The input pipeline calls %s, whose state TensorFlow does not let out: a resumed fit finds its rows again, "
+            "but not what %s would have returned. For random numbers use tf.random.stateless_uniform and its like, "
+            "with seeds from tf.data.Dataset.random(seed, rerandomize_each_iteration=True).",
+            1,
+            operation,
+            operation,
+        )
 
 
 def _num_random_sources(state: Any) -> int:

@@ -7,6 +7,7 @@ import from `keras.src`, `tensorflow.python` or an underscore attribute of their
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import keras
@@ -93,6 +94,7 @@ __all__ = [
     "set_initial_epoch",
     "set_key_value",
     "set_variable_count",
+    "stateful_operation",
     "tensorflow_nn",
     "tensorflow_numpy",
     "tensorflow_trainer",
@@ -110,7 +112,6 @@ CALLBACK_ATTRIBUTES: dict[type, tuple[str, ...]] = {
     keras.callbacks.ReduceLROnPlateau: ("best", "wait", "cooldown_counter"),
     keras.callbacks.ModelCheckpoint: (
         "best",
-        "epochs_since_last_save",
         "_batches_seen_since_last_saving",
         "_last_batch_seen",
         "_current_epoch",
@@ -196,6 +197,20 @@ def serialize_iterator(iterator: tf.data.Iterator) -> tf.Tensor:
     """
     ignore = tf.data.experimental.ExternalStatePolicy.IGNORE.value
     return tf.raw_ops.SerializeIterator(resource_handle=iterator._iterator_resource, external_state_policy=ignore)
+
+
+def stateful_operation(iterator: tf.data.Iterator) -> str | None:
+    """The type of an operation in a pipeline that has a state outside of the iterator's; `None` where there is none.
+
+    TensorFlow names it as `<type> is stateful` (tensorflow/core/data/dataset_utils.cc, `IsNodeStateful`).
+    """
+    fail = tf.data.experimental.ExternalStatePolicy.FAIL.value
+    try:
+        tf.raw_ops.SerializeIterator(resource_handle=iterator._iterator_resource, external_state_policy=fail)
+    except tf.errors.OpError as error:
+        found = re.search(r"(\w+) is stateful", error.message)
+        return found[1] if found else None
+    return None
 
 
 def deserialize_iterator(iterator: tf.data.Iterator, state: tf.Tensor) -> None:
