@@ -29,7 +29,7 @@ from keras.src.losses.loss import Loss  # Keras 3.8 - 3.15
 from keras.src.metrics.reduction_metrics import Mean  # Keras 3.8 - 3.15
 from keras.src.optimizers.base_optimizer import BaseOptimizer  # Keras 3.8 - 3.15
 from keras.src.optimizers.loss_scale_optimizer import LossScaleOptimizer  # Keras 3.8 - 3.15
-from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, SeedGenerator, draw_seed  # Keras 3.8 - 3.15
+from keras.src.random.seed_generator import SeedGenerator, draw_seed  # Keras 3.8 - 3.15
 from keras.src.saving import saving_lib  # Keras 3.8 - 3.15
 from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
 from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics  # Keras 3.8 - 3.15
@@ -230,7 +230,7 @@ def global_generator() -> tf.random.Generator | None:
 
 def keras_global_seeds() -> SeedGenerator | None:
     """The generator of the seeds of `keras.random` functions that are given none, if it was ever used."""
-    return global_state.get_global_attribute(GLOBAL_SEED_GENERATOR)
+    return global_state.get_global_attribute("global_seed_generator")
 
 
 def auto_shard_files(dataset: tf.data.Dataset, num_workers: int, worker_index: int) -> tf.data.Dataset:
