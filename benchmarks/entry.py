@@ -1,4 +1,4 @@
-"""What every measuring process runs: takes its core, measures, and prints one line of JSON."""
+"""What every measuring process runs: takes its core, measures, and writes its result to a file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.place import Place
 
-__all__ = ["RESULT_MARK", "main"]
-
-#: How the line begins.
-RESULT_MARK = '{"benchmark": '
+__all__ = ["main", "read_result"]
 
 
 def main() -> None:
@@ -24,7 +22,19 @@ def main() -> None:
     rank = int(task.split()[1]) if task.startswith("worker") else 0
     place = Place(task, rank, workers, Path(os.environ["TFDIST_REPORT_DIR"]))
     measured = importlib.import_module(f"benchmarks.participants.{module}").measure(place, **arguments)
-    print(json.dumps({"benchmark": measured}), flush=True)
+    written = place.directory / f"result of {task}.part"
+    written.write_text(json.dumps(measured))
+    written.rename(_result_file(place.directory, task))
     if task.startswith("worker"):
         place.tell_all("end", "")  # TensorFlow ends a worker whose chief has gone
     os._exit(0)  # leave out what libraries do at exit
+
+
+def read_result(directory: Path, task: str) -> dict[str, Any] | None:
+    """What a task has measured; None as long as it has not."""
+    file = _result_file(directory, task)
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def _result_file(directory: Path, task: str) -> Path:
+    return directory / f"result of {task}"

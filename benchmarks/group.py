@@ -7,14 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks.entry import RESULT_MARK
+from benchmarks.entry import read_result
 from benchmarks.plan import Measurement
 from tfdist.testing.local_cluster import LocalCluster
 
 __all__ = ["cores_of_tasks", "measure"]
 
 _ROOT = Path(__file__).resolve().parents[1]
-_SCRIPT = "from benchmarks.entry import main\n\nmain()\n"
+_SCRIPTS = {
+    False: "from benchmarks.entry import main\n\nmain()\n",
+    True: "from benchmarks.mpi_job import main\n\nmain()\n",
+}
 #: One thread to compute; another pool has two, because a collective of TensorFlow's holds one while it waits.
 _ENVIRONMENT = {
     "TF_NUM_INTRAOP_THREADS": "1",
@@ -42,32 +45,28 @@ def measure(measurement: Measurement, time_limit_s: float) -> dict[str, Any]:
     """Returns what the first worker (with parameter servers, the chief) measured, or `{"error": what went wrong}`."""
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     m = measurement
-    arguments = [m.module, json.dumps(m.arguments), str(m.workers)]
-    cluster = LocalCluster(workers=m.workers, ps=m.parameter_servers, script=_SCRIPT, time_limit_s=time_limit_s)
-    cores = cores_of_tasks(cluster.task_names, sorted(os.sched_getaffinity(0)), m.devices)
+    measuring = ["chief"] if m.parameter_servers else [f"worker {rank}" for rank in range(m.workers)]
+    workers = [f"worker {rank}" for rank in range(m.workers)]
+    others = ["chief", *[f"ps {index}" for index in range(m.parameter_servers)]] if m.parameter_servers else []
+    cores = cores_of_tasks((*workers, *others), sorted(os.sched_getaffinity(0)), m.devices)
     cluster = LocalCluster(
-        workers=m.workers,
+        workers=1 if m.is_mpi_job else m.workers,  # mpiexec starts the workers
         ps=m.parameter_servers,
-        script=_SCRIPT,
-        args=[*arguments, json.dumps(cores)],
+        script=_SCRIPTS[m.is_mpi_job],
+        args=[m.module, json.dumps(m.arguments), str(m.workers), json.dumps(cores)],
         env={**_ENVIRONMENT, "PYTHONPATH": path, **m.environment},
         time_limit_s=time_limit_s,
     )
-    measuring = ["chief"] if m.parameter_servers else [f"worker {rank}" for rank in range(m.workers)]
     try:
         with cluster:
             cluster.wait_for(
                 lambda: (
-                    all(RESULT_MARK in cluster.stdout(name) for name in measuring)
+                    all(read_result(cluster.directory, name) is not None for name in measuring)
                     or any(cluster.returncode(name) for name in cluster.task_names)
                 ),
                 f"the results of {m.participant}",
             )
-            lines = cluster.stdout(measuring[0]).splitlines()
-            found = [line for line in lines if line.startswith(RESULT_MARK)]
-            if not found:
-                return {"error": _last_words(cluster)}
-            return json.loads(found[-1])["benchmark"]
+            return read_result(cluster.directory, measuring[0]) or {"error": _last_words(cluster)}
     except AssertionError as error:
         return {"error": str(error).splitlines()[0]}
 
@@ -75,5 +74,6 @@ def measure(measurement: Measurement, time_limit_s: float) -> dict[str, Any]:
 def _last_words(cluster: LocalCluster) -> str:
     failed = [name for name in cluster.task_names if cluster.returncode(name)]
     lines = [line for name in failed for line in cluster.stderr(name).splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line and not line.startswith((" ", "\t"))]
-    return (errors or lines or [f"{', '.join(failed)} failed"])[-1][:300]
+    starts = [k for k, line in enumerate(lines) if "Error" in line and not line.startswith((" ", "\t"))]
+    said = lines[starts[-1] :][:3] if starts else lines[-1:] or [f"{', '.join(failed)} failed"]
+    return " ".join(line.strip() for line in said)[:300]

@@ -75,10 +75,10 @@ def build_compiled(keras: Any, model: str) -> Any:
     return built
 
 
-def make_dataset(model: str, replicas: int, steps: int | None = None) -> Any:
-    """A dataset of global batches that are in memory: `steps` of them, or endless."""
+def make_dataset(model: str, replicas: int, steps: int | None = None, rows: int | None = None) -> Any:
+    """A dataset of global batches that are in memory: `steps` of them, or endless; `rows` (or the workload's) each."""
     import tensorflow as tf
 
-    global_batch = WORKLOADS[model].batch * replicas
+    global_batch = (rows or WORKLOADS[model].batch) * replicas
     data = tf.data.Dataset.from_tensor_slices(fixed_data(model, global_batch))
     return data.batch(global_batch, drop_remainder=True).repeat(None if steps is None else steps // NUM_BATCHES)

@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["describe_machine", "heading"]
 
-_PACKAGES = ("tfdist", "tensorflow", "keras", "tf_keras", "torch", "numpy")
+_PACKAGES = ("tfdist", "tensorflow", "keras", "tf_keras", "torch", "numpy", "mpi4py", "mpich")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks.scaling import Case
 from benchmarks.summary import Row
 
 __all__ = ["plot"]
@@ -12,18 +14,61 @@ __all__ = ["plot"]
 _MOST_COLUMNS = 3
 
 
-def plot(rows: Sequence[Row], directory: Path) -> list[Path]:
-    """Draws the medians with their quartiles, and returns the files: `directory/SECTION.png`."""
+def plot(rows: Sequence[Row], cases: Sequence[Case], directory: Path) -> list[Path]:
+    """Draws each section, and returns the files: `directory/SECTION.svg`.
+
+    Args:
+        rows: Whose medians are drawn, with their quartiles.
+        cases: Of the section `scaling`.
+        directory: Where the files go; it must exist.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "benchmarks"})  # text as text: small files
     measured = [row for row in rows if row.wall is not None]
     files = []
     for section in dict.fromkeys(row.section for row in measured):
         own = [row for row in measured if row.section == section]
-        files.append(directory / f"{section}.png")
-        (_draw_sizes if section == "all_reduce" else _draw_bars)(own, files[-1])
+        files.append(directory / f"{section}.svg")
+        if section == "scaling":
+            _draw_scaling(cases, files[-1])
+        elif section == "all_reduce":
+            _draw_sizes(own, files[-1])
+        else:
+            _draw_bars(own, files[-1])
     return files
+
+
+def _draw_scaling(cases: Sequence[Case], file: Path) -> None:
+    """A panel for each model: times over workers, measured and predicted, for weak and strong scaling."""
+    from matplotlib import pyplot
+
+    models = list(dict.fromkeys(case.model for case in cases))
+    figure, axes = pyplot.subplots(1, max(1, len(models)), figsize=(4.6 * max(1, len(models)), 3.4), squeeze=False)
+    for model, axis in zip(models, axes.flat, strict=False):
+        for color, kind in (("C0", "weak"), ("C1", "strong")):
+            own = [case for case in cases if case.model == model and kind in case.kinds]
+            axis.plot(
+                [c.workers for c in own], [c.measured_ms for c in own], "o-", color=color, label=f"{kind}, measured"
+            )
+            known = [(c.workers, c.predicted_ms) for c in own if c.predicted_ms is not None]
+            axis.plot([n for n, _ in known], [ms for _, ms in known], "x--", color=color, label=f"{kind}, predicted")
+        axis.set_ylim(bottom=0)
+        axis.set_xticks(sorted({case.workers for case in cases}))
+        axis.set_title(model, fontsize=9)
+        axis.set_xlabel("workers")
+        axis.set_ylabel("ms a step")
+        axis.legend(fontsize=7)
+    figure.tight_layout()
+    _save(figure, file)
+
+
+def _save(figure: Any, file: Path) -> None:
+    from matplotlib import pyplot
+
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
 
 
 def _draw_bars(rows: Sequence[Row], file: Path) -> None:
@@ -48,8 +93,7 @@ def _draw_bars(rows: Sequence[Row], file: Path) -> None:
         axis.set_xlabel("ms", fontsize=8)
         axis.tick_params(labelsize=7)
     figure.tight_layout()
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
+    _save(figure, file)
 
 
 def _draw_sizes(rows: Sequence[Row], file: Path) -> None:
@@ -70,5 +114,4 @@ def _draw_sizes(rows: Sequence[Row], file: Path) -> None:
         axis.set_ylabel("ms")
         axis.legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(file, dpi=120)
-    pyplot.close(figure)
+    _save(figure, file)

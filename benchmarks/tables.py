@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.summary import Row, Spread
 
-__all__ = ["format_ms", "report"]
+__all__ = ["format_ms", "report", "to_json"]
 
 _TITLES = {
     "steps": "A training step on workers",
     "devices": "A training step on two devices of one process",
     "all_reduce": "All-reduce of float32",
+    "scaling": "Scaling of tfdist's fit",
+    "callbacks": "A training step of tfdist's fit with callbacks",
     "parameter_servers": "A training step under parameter servers",
     "start_up": "Start-up",
 }
@@ -31,13 +34,33 @@ def _with_quartiles(spread: Spread | None, form: Any) -> str:
     return f"{form(spread.median)} ({form(spread.lower)} to {form(spread.upper)})"
 
 
-def report(rows: Sequence[Row], heading: Sequence[str], references: dict[str, str]) -> str:
+def to_json(head: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> str:
+    """Everything that was measured, to four significant digits, with a line for each run."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, float):
+            return float(f"{value:.4g}")
+        if isinstance(value, Mapping):
+            return {key: rounded(each) for key, each in value.items()}
+        return [rounded(each) for each in value] if isinstance(value, list) else value
+
+    lines = ",\n".join(json.dumps(rounded(run), separators=(",", ":")) for run in runs)
+    return f'{{"head": {json.dumps(head, indent=1)},\n"runs": [\n{lines}\n]}}\n'
+
+
+def report(
+    rows: Sequence[Row],
+    heading: Sequence[str],
+    references: dict[str, str],
+    more: Mapping[str, Sequence[str]] | None = None,
+) -> str:
     """Returns the report.
 
     Args:
         rows: In the order of the tables.
         heading: Lines on the date, the machine and the versions.
         references: The participant beside which ratios are given, by section.
+        more: Further lines, by the section after whose table they stand.
     """
     lines = ["# Benchmarks", "", *heading]
     for section in dict.fromkeys(row.section for row in rows):
@@ -52,4 +75,5 @@ def report(rows: Sequence[Row], heading: Sequence[str], references: dict[str, st
             cpu = "" if row.cpu is None else format_ms(row.cpu.median)
             ratio = _with_quartiles(row.ratio, "{:.2f}".format)
             lines.append(f"| {shown} | {row.participant} | {time} | {cpu} | {ratio} |")
+        lines += (more or {}).get(section, [])
     return "\n".join(lines) + "\n"

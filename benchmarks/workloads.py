@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LEARNING_RATE", "NUM_BATCHES", "WORKLOADS", "Workload", "fixed_data"]
+__all__ = ["LEARNING_RATE", "NUM_BATCHES", "WORKLOADS", "Workload", "fixed_data", "gradient_bytes"]
 
 LEARNING_RATE = 1e-3
 #: Different batches in memory; an epoch goes over them again and again.
@@ -38,6 +38,14 @@ WORKLOADS = {
     "cnn": Workload(batch=64, steps=24, epochs=5, parameters=34_826),
     "transformer": Workload(batch=32, steps=16, epochs=5, parameters=394_250),
 }
+
+
+def gradient_bytes(model: str) -> int:
+    """What all gradients take, dense, in float32.
+
+    With the workload's batch, tfdist makes the embedding's sparse gradient dense, too: gathered it would be larger.
+    """
+    return 4 * WORKLOADS[model].parameters
 
 
 def fixed_data(model: str, global_batch: int) -> tuple[Any, Any]:

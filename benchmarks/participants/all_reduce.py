@@ -13,7 +13,7 @@ from benchmarks.place import Place
 __all__ = ["label", "time_sizes"]
 
 _WORTH_BYTES = 1 << 26  # so much is summed for each size, within the limits that follow
-_FEWEST, _MOST, _WARM_UP = 5, 100, 3
+_FEWEST, _MOST, _WARM_UP = 5, 50, 3
 
 
 def label(size_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""Random small models on random rows, weights and batch sizes give the numbers of one device on 2 replicas."""
+"""Random small models on random rows, weights and batch sizes give the numbers of one device on 2 to 4 replicas."""
 
 import os
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tfdist
 
 #: `make campaign` tries more.
-NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "20"))
+NUM_EXAMPLES = int(os.environ.get("TFDIST_RANDOM_MODELS", "5"))
 
 LAYERS = {
     "dense": lambda: keras.layers.Dense(4, activation="tanh"),
@@ -78,7 +78,7 @@ def train(strategy, data, *, layers, optimizer, loss, steps_per_execution):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
-    replicas=st.just(2),
+    replicas=st.integers(2, 4),
     rows=st.integers(4, 23),
     batch=st.integers(4, 9),
     layers=st.lists(st.sampled_from(sorted(LAYERS)), max_size=2),
@@ -88,7 +88,6 @@ def train(strategy, data, *, layers, optimizer, loss, steps_per_execution):
     steps_per_execution=st.sampled_from([1, 1, 3]),
     seed=st.integers(0, 2**16),
 )
-@pytest.mark.campaign
 @pytest.mark.timeout(1800)
 def test_replicas_give_the_numbers_of_one_device(  # noqa: PLR0917
     replicas, rows, batch, layers, optimizer, loss, is_weighted, steps_per_execution, seed

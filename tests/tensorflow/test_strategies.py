@@ -24,7 +24,7 @@ def cluster(addresses, task_type="worker", index=0):
 def test_mirrored_strategy_is_genuine():
     strategy = tfdist.mirrored_strategy()
     assert type(strategy) is tf.distribute.MirroredStrategy
-    assert strategy.num_replicas_in_sync == 2
+    assert strategy.num_replicas_in_sync == 4
     assert is_managed(strategy)
 
 
@@ -34,9 +34,15 @@ def test_devices_are_passed_on():
 
 
 def test_cross_device_ops_are_passed_on():
-    ops = tf.distribute.ReductionToOneDevice()
+    ops = tf.distribute.HierarchicalCopyAllReduce()
     strategy = tfdist.mirrored_strategy(cross_device_ops=ops)
     assert strategy.extended._cross_device_ops is ops
+
+
+@pytest.mark.parametrize("devices", [None, ["CPU:0", "/cpu:1"]])
+def test_no_collectives_between_cpu_devices_of_one_process(devices):
+    strategy = tfdist.mirrored_strategy(devices)
+    assert isinstance(strategy.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
 
 
 @pytest.fixture
@@ -57,8 +63,8 @@ def choices(monkeypatch):
         (cluster(WORKERS), "multi_worker_mirrored_strategy", "has 2 workers"),
         (cluster(WORKERS, index=1), "multi_worker_mirrored_strategy", "has 2 workers"),
         (cluster({"chief": ["a:1"], "worker": ["b:2"]}, "chief"), "multi_worker_mirrored_strategy", "has 2 workers"),
-        (cluster(ALONE), "mirrored_strategy", "no cluster of several workers is described, and it has 2 CPU devices"),
-        (None, "mirrored_strategy", "no cluster of several workers is described, and it has 2 CPU devices"),
+        (cluster(ALONE), "mirrored_strategy", "no cluster of several workers is described, and it has 4 CPU devices"),
+        (None, "mirrored_strategy", "no cluster of several workers is described, and it has 4 CPU devices"),
         (cluster(WORKERS, "evaluator"), "mirrored_strategy", "this process is the evaluator"),
         (cluster(SERVERS, "evaluator"), "mirrored_strategy", "this process is the evaluator"),
     ],

@@ -32,6 +32,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--evaluator", action="store_true", help="add a task that evaluates beside training")
     option("--log-dir", metavar="DIR", help="also write the output of each task to a file there, such as worker-1.log")
     option("--start-timeout-s", metavar="S", default="300", help="how long the last task may connect after the first")
+    option("--max-restarts", metavar="K", default="0", help="how many failures to start the job again after (0)")
+    option("--max-preemptions", metavar="P", help="how many preemptions to start it again after (as --max-restarts)")
     option("--evaluator-grace-s", metavar="S", default="600", help="how long the evaluator may go on after training")
     option("--threads-per-task", metavar="T", help="threads of each task (the cores divided between the workers)")
     option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
@@ -52,6 +54,7 @@ def execute(options: argparse.Namespace) -> int:
     """
     from tfdist.launching.executor import JobOptions, run_job
     from tfdist.launching.lifecycle import LifecycleRules
+    from tfdist.launching.restarts import RestartPolicy
 
     threads = options.threads_per_task
     job_options = JobOptions(
@@ -62,6 +65,12 @@ def execute(options: argparse.Namespace) -> int:
         rules=LifecycleRules(
             start_timeout_s=read_seconds("--start-timeout-s", options.start_timeout_s),
             evaluator_grace_s=read_seconds("--evaluator-grace-s", options.evaluator_grace_s),
+        ),
+        restarts=RestartPolicy(
+            max_restarts=read_whole_number("--max-restarts", options.max_restarts, minimum=0),
+            max_preemptions=read_whole_number(
+                "--max-preemptions", options.max_preemptions or options.max_restarts, minimum=0
+            ),
         ),
         command=program_command(options.module, options.program, "tfdist run"),
         log_dir=_log_dir(options.log_dir),

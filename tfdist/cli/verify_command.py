@@ -57,6 +57,7 @@ def execute(options: argparse.Namespace) -> int:
     from tfdist.cluster.job_environment import VerifyEnvironment
     from tfdist.launching.executor import JobOptions, run_job
     from tfdist.launching.lifecycle import LifecycleRules
+    from tfdist.launching.restarts import RestartPolicy
 
     workers = read_whole_number("--workers", options.workers, minimum=2)
     local = 1
@@ -83,6 +84,7 @@ def execute(options: argparse.Namespace) -> int:
                 log_dir=None,
                 num_threads=None,
                 rules=LifecycleRules(),
+                restarts=RestartPolicy(),
             )
             status = run_job(job, env)
             if status != 0:

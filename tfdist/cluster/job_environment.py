@@ -14,6 +14,7 @@ from tfdist.errors import ArgumentError, describe_problem
 JOB_ID = "TFDIST_JOB_ID"
 REPORT_DIR = "TFDIST_REPORT_DIR"
 TASK = "TFDIST_TASK"
+ATTEMPT = "TFDIST_ATTEMPT"
 #: With what the workers of a job prove to each other that they are of it. Users may set it themselves.
 JOB_SECRET = "TFDIST_JOB_SECRET"
 #: How workers exchange gradients, where the script does not say. Set by users.
@@ -43,22 +44,36 @@ class JobEnvironment:
         report_dir: The directory in which the task leaves its reports (see `job_reports`).
         task_name: The task in words, such as `worker 1`.
         secret: Random, the same for all tasks of this start of the job.
+        attempt: Which start of the job this is, from 0.
     """
 
     job_id: str
     report_dir: str
     task_name: str
     secret: str
+    attempt: int = 0
 
     def to_env(self) -> dict[str, str]:
         """The variables to set for the task."""
-        return {JOB_ID: self.job_id, REPORT_DIR: self.report_dir, TASK: self.task_name, JOB_SECRET: self.secret}
+        return {
+            JOB_ID: self.job_id,
+            REPORT_DIR: self.report_dir,
+            TASK: self.task_name,
+            JOB_SECRET: self.secret,
+            ATTEMPT: str(self.attempt),
+        }
 
 
 def parse_job_environment(env: Mapping[str, str]) -> JobEnvironment | None:
     """Reads what the launcher told this task; None if there is no launcher, or it told only a part."""
     values = [env.get(name, "") for name in (JOB_ID, REPORT_DIR, TASK, JOB_SECRET)]
-    return JobEnvironment(*values) if all(values) else None
+    if not all(values):
+        return None
+    job_id, report_dir, task_name, secret = values
+    attempt = env.get(ATTEMPT, "")
+    return JobEnvironment(
+        job_id, report_dir, task_name, secret, int(attempt) if attempt.isascii() and attempt.isdigit() else 0
+    )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tfdist.keras_compat import (
     randomness,
     saving,
     trainer,
+    variable_creation,
     variables,
 )
 from tfdist.keras_compat.override import Override
@@ -30,6 +31,7 @@ _originals: dict[str, object] = {}
 def all_overrides() -> tuple[Override, ...]:
     """Every override, in the order of installation."""
     return (
+        *variable_creation.OVERRIDES,
         *variables.OVERRIDES,
         *partitioned_variables.OVERRIDES,
         *losses.OVERRIDES,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, describe_problem
+from tfdist.keras_compat.data_flow import is_addition, key_of
 from tfdist.keras_compat.private_names import nested_metrics, own_metric_variables
 
 __all__ = ["MetricStateCheck"]
-
-_PASSED_ON = ("Identity", "Cast", "StopGradient", "EnsureShape", "Reshape")
 
 
 class MetricStateCheck:
@@ -39,12 +38,12 @@ class MetricStateCheck:
 
     def remember_read(self, variable: Any, value: tf.Tensor) -> None:
         """Takes note that `value` is the state as the metric reads it."""
-        self._reads.setdefault(id(variable), set()).add(_key(value))
+        self._reads.setdefault(id(variable), set()).add(key_of(value))
 
     def check_update(self, variable: Any, value: tf.Tensor) -> None:
         """Raises `UnsupportedError` unless `value` is the state plus something that does not depend on it."""
         reads = self._reads.get(id(variable), set())
-        if _is_addition(value, lambda tensor: _key(tensor) in reads):
+        if is_addition(value, lambda tensor: key_of(tensor) in reads, lambda _: False):
             return
         metric = self._owners[id(variable)]
         raise UnsupportedError(
@@ -60,10 +59,6 @@ class MetricStateCheck:
         )
 
 
-def _key(tensor: tf.Tensor) -> tuple[int, str]:
-    return id(tensor.graph), tensor.name
-
-
 def _with_nested(metric: Any) -> Iterator[Any]:
     yield metric
     for inner in nested_metrics(metric):
@@ -72,40 +67,3 @@ def _with_nested(metric: Any) -> Iterator[Any]:
 
 def _is_of_keras(metric: Any) -> bool:
     return type(metric).__module__.partition(".")[0] == "keras"
-
-
-def _is_addition(value: tf.Tensor, is_state: Callable[[tf.Tensor], bool]) -> bool:
-    value = _stripped(value, is_state)
-    if is_state(value):
-        return True
-    terms = list(value.op.inputs)
-    if value.op.type == "Sub":
-        candidates = terms[:1]
-    elif value.op.type in ("AddV2", "Add", "AddN"):
-        candidates = terms
-    else:
-        return False
-    for position, term in enumerate(candidates):
-        others = terms[:position] + terms[position + 1 :]
-        if _is_addition(term, is_state) and not any(_depends_on(other, is_state) for other in others):
-            return True
-    return False
-
-
-def _stripped(tensor: tf.Tensor, is_state: Callable[[tf.Tensor], bool]) -> tf.Tensor:
-    while not is_state(tensor) and tensor.op.type in _PASSED_ON:
-        tensor = tensor.op.inputs[0]
-    return tensor
-
-
-def _depends_on(tensor: tf.Tensor, is_state: Callable[[tf.Tensor], bool]) -> bool:
-    seen: set[tuple[int, str]] = set()
-    to_see = [tensor]
-    while to_see:
-        tensor = to_see.pop()
-        if is_state(tensor):
-            return True
-        if _key(tensor) not in seen:
-            seen.add(_key(tensor))
-            to_see.extend(tensor.op.inputs)
-    return False

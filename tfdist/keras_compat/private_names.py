@@ -41,6 +41,9 @@ from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
 from keras.src.trainers.trainer import Trainer  # Keras 3.8 - 3.15
 from keras.src.utils.python_utils import pythonify_logs  # Keras 3.8 - 3.15
 from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset  # TensorFlow 2.18 - 2.21
+from tensorflow.python.distribute.collective_all_reduce_strategy import (  # TensorFlow 2.18 - 2.21
+    CollectiveAllReduceExtended,
+)
 from tensorflow.python.distribute.sharded_variable import ShardedVariable  # TensorFlow 2.18 - 2.21
 from tensorflow.python.eager import context as tf_context  # TensorFlow 2.18 - 2.21
 from tensorflow.python.ops import stateful_random_ops  # TensorFlow 2.18 - 2.21
@@ -49,6 +52,7 @@ __all__ = [
     "ArrayDataAdapter",
     "BaseOptimizer",
     "CALLBACK_ATTRIBUTES",
+    "CollectiveAllReduceExtended",
     "CompileLoss",
     "CompileMetrics",
     "EpochIterator",

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.keras_compat import managed_strategies, private_names
+from tfdist.keras_compat.layer_states import LayerStates
 from tfdist.keras_compat.metric_states import MetricStateCheck
 
 __all__ = ["CopyView", "ReplicaView", "StepView", "current_view", "entered"]
@@ -113,6 +114,7 @@ class ReplicaView(CopyView):
         may_be_empty: Whether `num_rows` may be 0: the number of rows was not known when the pipeline was built.
         metrics: The variables of the model's metrics. Their states stay on the replica.
         metric_states: Looks at the updates of metrics, where the step has any.
+        layer_states: Looks at the updates of integer variables by layers, where the step trains or evaluates.
     """
 
     def __init__(
@@ -125,9 +127,11 @@ class ReplicaView(CopyView):
         may_be_empty: bool,
         metrics: Sequence[Any] = (),
         metric_states: MetricStateCheck | None = None,
+        layer_states: LayerStates | None = None,
     ) -> None:
         super().__init__(strategy, local_index)
         self._metric_states = metric_states
+        self._layer_states = layer_states
         self.num_rows = num_rows
         self.num_rows_global = num_rows_global
         self.may_be_empty = may_be_empty
@@ -135,6 +139,7 @@ class ReplicaView(CopyView):
         self.updated_metrics: set[int] = set()
         self._metrics = {id(v) for v in metrics}
         self._to_average: dict[int, Any] = {}
+        self._to_add_up: dict[int, tuple[Any, tf.Tensor]] = {}
         self._reducing = False
         self._in_compile_loss = False
         self._shares: dict[int, tf.Tensor] = {}
@@ -150,20 +155,38 @@ class ReplicaView(CopyView):
     def read(self, variable: Any) -> Any | None:
         """Returns the copy of a distributed variable that lives on this replica."""
         copy = super().read(variable)
-        if copy is not None and self._metric_states is not None and self._metric_states.watches(variable):
+        if copy is None:
+            return None
+        if self._metric_states is not None and self._metric_states.watches(variable):
             copy = tf.convert_to_tensor(copy)
             self._metric_states.remember_read(variable, copy)
+        elif (states := self._layer_states_for(variable)) is not None:
+            is_partial = id(variable) in self._to_add_up or id(variable) in self._to_average
+            if is_partial or states.watches(copy.dtype):
+                copy = tf.convert_to_tensor(copy)
+                states.remember_read(variable, copy, is_partial=is_partial)
         return copy
 
     def assign(self, variable: Any, value: tf.Tensor) -> bool:
         """Assigns this replica's copy, and remembers it unless an optimizer does, which all replicas do alike."""
+        dtype = tf.as_dtype(private_names.variable_value(variable).dtype)
         if id(variable) in self._metrics:
             self.updated_metrics.add(id(variable))
-        elif not self._reducing and tf.as_dtype(private_names.variable_value(variable).dtype).is_floating:
+        elif not self._reducing and dtype.is_floating:
             self._to_average[id(variable)] = variable
+        elif (states := self._layer_states_for(variable)) is not None and states.watches(dtype):
+            is_sum = states.is_sum_over_rows(variable, value)
+            copy = super().read(variable)
+            if is_sum and copy is not None and id(variable) not in self._to_add_up:
+                self._to_add_up[id(variable)] = (variable, tf.identity(copy))
         if self._metric_states is not None and self._metric_states.watches(variable):
             self._metric_states.check_update(variable, value)
         return super().assign(variable, value)
+
+    def _layer_states_for(self, variable: Any) -> LayerStates | None:
+        """What looks at this variable, in a traced step, while layers run."""
+        is_looked_at = not (self._reducing or tf.executing_eagerly() or id(variable) in self._metrics)
+        return self._layer_states if is_looked_at else None
 
     def put_back(self, variable: Any, value: tf.Tensor) -> None:
         """Undoes what a step assigned to this replica's copy."""
@@ -230,13 +253,20 @@ class ReplicaView(CopyView):
         self._exchange([])
 
     def _exchange(self, tensors: list[Any]) -> list[Any]:
-        assigned = [v for v in self._to_average.values() if CopyView.read(self, v) is not None]
+        averaged = [v for v in self._to_average.values() if CopyView.read(self, v) is not None]
+        added_up = list(self._to_add_up.values())
         self._to_average.clear()
-        shares = [self.weighted(tf.convert_to_tensor(CopyView.read(self, v))) for v in assigned]
-        sums = managed_strategies.exchange_of(self.strategy).sum([*tensors, *shares])
-        for variable, total in zip(assigned, sums[len(tensors) :], strict=True):
+        self._to_add_up.clear()
+        shares = [self.weighted(tf.convert_to_tensor(CopyView.read(self, v))) for v in averaged]
+        parts = [self.silence_if_empty(tf.cast(CopyView.read(self, v) - before, tf.int64)) for v, before in added_up]
+        sums = iter(managed_strategies.exchange_of(self.strategy).sum([*tensors, *shares, *parts]))
+        reduced = [next(sums) for _ in tensors]
+        for variable in averaged:
+            total = next(sums)
             self.put_back(variable, total / tf.cast(self.num_rows_global, total.dtype))
-        return sums[: len(tensors)]
+        for variable, before in added_up:
+            self.put_back(variable, before + tf.cast(next(sums), before.dtype))
+        return reduced
 
     def weighted(self, value: tf.Tensor) -> tf.Tensor:
         """Weights a value of this replica's rows by their number, so that the replicas' values can be added up."""

@@ -14,7 +14,9 @@ import keras
 import tensorflow as tf
 from absl import logging
 
+from tfdist.communication.carriers import carrier_of
 from tfdist.keras_compat.input_position import GlobalBatches
+from tfdist.keras_compat.layer_states import LayerStates
 from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
 from tfdist.keras_compat.metric_logs import global_logs, metric_variables, output_loss_variables, own_logs
 from tfdist.keras_compat.metric_states import MetricStateCheck
@@ -99,6 +101,7 @@ class _SynchronousStep:
             may_be_empty=_may_be_empty(data),
             metrics=metrics,
             metric_states=MetricStateCheck(self.model),
+            layer_states=LayerStates(data, rows),
         )
         output_losses = output_loss_variables(self.model)
         with entered(view):
@@ -314,6 +317,9 @@ def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
 
 def _gather_workers(strategy: tf.distribute.Strategy, rows: tf.Tensor) -> tf.Tensor:
     """Concatenates the rows of all workers, in the order of the workers. Collective."""
+    carrier = carrier_of(rows.dtype)
+    if carrier is not None:
+        return tf.cast(_gather_workers(strategy, tf.cast(rows, carrier)), rows.dtype)
     per_replica = strategy.experimental_distribute_values_from_function(
         lambda context: rows if context.replica_id_in_sync_group % num_local_replicas(strategy) == 0 else rows[:0]
     )

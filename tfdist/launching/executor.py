@@ -32,13 +32,15 @@ from tfdist.launching.decisions import (
     PhaseReported,
     SignalReceived,
     TaskExited,
+    describe_exit,
 )
 from tfdist.launching.guard import JobGuard
 from tfdist.launching.lifecycle import JobState, LifecycleRules, TaskState, step
 from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
 from tfdist.launching.ports import choose_free_ports
 from tfdist.launching.process import TaskProcess
-from tfdist.launching.summary import TaskEnd, find_root_cause, summarize_failure
+from tfdist.launching.restarts import AttemptEnd, GiveUp, RestartPolicy, decide_restart, is_preemption
+from tfdist.launching.summary import TaskEnd, cause_of, find_root_cause, summarize_failure
 from tfdist.launching.task_output import TaskOutput
 
 _TICK_S = 0.05
@@ -58,6 +60,7 @@ class JobOptions:
         log_dir: Where each task's log file goes; None for no files.
         num_threads: The size of each task's thread pools; None divides the cores between the workers.
         rules: The time limits.
+        restarts: When to start it again.
     """
 
     command: tuple[str, ...]
@@ -67,6 +70,7 @@ class JobOptions:
     log_dir: Path | None
     num_threads: int | None
     rules: LifecycleRules
+    restarts: RestartPolicy
 
 
 def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
@@ -83,12 +87,8 @@ def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
         LaunchError: The system refuses a port, a process or a file. What had been started is ended.
     """
     try:
-        ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
-        plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
-        with _signals_noted() as signals, JobGuard() as guard, selectors.DefaultSelector() as selector:
-            job = _Job(options, plans, guard, selector, signals)
-            job.start(env)
-            status, message = job.attend()
+        with _signals_noted() as signals:
+            return _run_attempts(options, env, signals)
     except OSError as error:
         raise LaunchError(
             describe_problem(
@@ -98,13 +98,57 @@ def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
                 fix="start fewer tasks, or raise the limits that `ulimit -a` shows",
             )
         ) from error
-    if message:
-        job.console.write_note(message)
-    return status
+
+
+def _run_attempts(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals]) -> int:
+    """Starts the job, and starts it again as often as `restarts` decides."""
+    ends: list[AttemptEnd] = []
+    while True:
+        job = _run_attempt(options, env, signals, attempt=len(ends))
+        if job.message:
+            job.console.write_note(job.message)
+        if job.end is None:
+            return job.status
+        ends.append(job.end)
+        decision = decide_restart(options.restarts, ends)
+        if isinstance(decision, GiveUp):
+            if decision.reason:
+                job.console.write_note(f"the job is not started again: {decision.reason}")
+            return job.status
+        job.console.write_note(
+            f"attempt {len(ends)} follows in {decision.delay_s:g} s: attempt {len(ends) - 1} {decision.reason}"
+        )
+        if not _sleep(decision.delay_s, signals):
+            return 128 + signals[0]
+
+
+def _sleep(delay_s: float, signals: deque[signal.Signals]) -> bool:
+    """Waits; returns whether nobody ended the job meanwhile."""
+    until = time.monotonic() + delay_s
+    while not signals and time.monotonic() < until:
+        time.sleep(_TICK_S)
+    return not signals
+
+
+def _run_attempt(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals], *, attempt: int) -> _Job:
+    ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
+    plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+    with JobGuard() as guard, selectors.DefaultSelector() as selector:
+        job = _Job(options, plans, guard, selector, signals, attempt=attempt)
+        job.start(env)
+        job.attend()
+    return job
 
 
 class _Job:
-    """A job while it runs."""
+    """One attempt of a job.
+
+    Attributes:
+        console: Where it writes.
+        status: The launcher's exit status, once it has ended.
+        message: The last words, once it has ended; empty for none.
+        end: How it ended; None where it ended well.
+    """
 
     def __init__(
         self,
@@ -113,8 +157,10 @@ class _Job:
         guard: JobGuard,
         selector: selectors.BaseSelector,
         signals: deque[signal.Signals],
+        *,
+        attempt: int,
     ):
-        self._options, self._plans = options, plans
+        self._options, self._plans, self._attempt = options, plans, attempt
         self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
         self._state = JobState(tuple(TaskState(plan.name, plan.task_type) for plan in plans), options.rules)
@@ -122,6 +168,8 @@ class _Job:
         self._outputs: dict[str, TaskOutput] = {}
         self._progress_texts: dict[str, str] = {}
         self._end_times: dict[str, float] = {}
+        self.status, self.message = 0, ""
+        self.end: AttemptEnd | None = None
 
     def start(self, env: Mapping[str, str]) -> None:
         """Starts all tasks."""
@@ -129,15 +177,19 @@ class _Job:
         num_cores = len(os.sched_getaffinity(0))
         num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
         for plan in self._plans:
-            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name, self._guard.secret)
+            job = JobEnvironment(
+                self._guard.job_id, str(self._guard.directory), plan.name, self._guard.secret, self._attempt
+            )
             task_env = build_task_env(plan, job, env, num_threads)
             process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
             self._guard.add(process)
             self._processes[plan.name] = process
-            self._outputs[plan.name] = TaskOutput(plan.name, process, self.console, options.log_dir, self._selector)
+            self._outputs[plan.name] = TaskOutput(
+                plan.name, process, self.console, options.log_dir, self._selector, goes_on=self._attempt > 0
+            )
 
-    def attend(self) -> tuple[int, str]:
-        """Attends to the tasks until all have ended; returns the status and the last words."""
+    def attend(self) -> None:
+        """Attends to the tasks until all have ended."""
         while not self._state.is_finished:
             self._pass_on_output(_TICK_S)
             while self._signals:
@@ -153,7 +205,7 @@ class _Job:
             self._pass_on_output(_TICK_S)
         for output in self._outputs.values():
             output.close()
-        return self._conclude()
+        self._conclude()
 
     def _handle(self, event: Event) -> None:
         self._state, decisions = step(self._state, event)
@@ -200,15 +252,25 @@ class _Job:
                 events.append(TaskExited(task.name, returncode, time.monotonic()))
         return events
 
-    def _conclude(self) -> tuple[int, str]:
+    def _conclude(self) -> None:
         outcome = self._state.outcome
         assert outcome is not None
+        self.status = outcome.status
+        if outcome.status == 0:
+            return
         if outcome.task is None:
-            return outcome.status, "" if outcome.status == 0 else f"the job ended: {outcome.reason}"
+            self.message = f"the job ended: {outcome.reason}"
+            self.end = AttemptEnd(outcome.reason, "start", may_restart=not outcome.was_ended)
+            return
         ends = [self._describe_end(task) for task in self._state.tasks]
         root = find_root_cause(ends)
         assert root is not None
-        return summarize_failure(root, ends)
+        self.status, self.message = summarize_failure(root, ends)
+        self.end = AttemptEnd(
+            describe_exit(root.name, root.returncode),
+            place=cause_of(root),
+            is_preempted=is_preemption(root.returncode),
+        )
 
     def _describe_end(self, task: TaskState) -> TaskEnd:
         assert task.returncode is not None

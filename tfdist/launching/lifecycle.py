@@ -85,11 +85,13 @@ class JobOutcome:
         status: The launcher's exit status.
         reason: In words.
         task: The task whose failure is the reason, if one's is.
+        was_ended: Whether somebody ended the job by a signal to the launcher.
     """
 
     status: int
     reason: str
     task: str | None = None
+    was_ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def _note_signal(state: JobState, number: signal.Signals, now: float) -> JobStat
     was_interrupted = state.was_interrupted
     state = replace(state, was_interrupted=was_interrupted or number == signal.SIGINT)
     if state.outcome is None:
-        outcome = JobOutcome(128 + number, f"the launcher received {number.name}")
+        outcome = JobOutcome(128 + number, f"the launcher received {number.name}", was_ended=True)
         return _ask_all(replace(state, outcome=outcome), now)
     if was_interrupted and number == signal.SIGINT:  # an impatient user
         return _update_running(state, kill_at=now)

@@ -68,7 +68,7 @@ def summarize_failure(root: TaskEnd, ends: Sequence[TaskEnd]) -> tuple[int, str]
     Returns:
         The exit status for the launcher, and the text.
     """
-    cause = _cause(root)
+    cause = cause_of(root)
     lines = [describe_exit(root.name, root.returncode) + (f": {cause}" if cause else "")]
     if root.returncode == -signal.SIGKILL:
         lines.append("  The launcher did not do that: look for the system's out-of-memory killer, or for a person.")
@@ -80,7 +80,8 @@ def summarize_failure(root: TaskEnd, ends: Sequence[TaskEnd]) -> tuple[int, str]
     return exit_status(root.returncode), "\n".join(lines)
 
 
-def _cause(end: TaskEnd) -> str:
+def cause_of(end: TaskEnd) -> str:
+    """Its error in one line, from its report or else from what it wrote; empty where neither tells."""
     if end.report is not None:
         first_line = end.report.message.strip().partition("\n")[0]
         return f"{end.report.error_type}: {first_line}" if first_line else end.report.error_type
@@ -94,7 +95,7 @@ def _describe_other(end: TaskEnd) -> str:
         return f"{end.name} was asked to end, and did"
     if end.returncode == 0:
         return f"{end.name} ended with status 0"
-    cause = end.report.error_type if end.report else _cause(end).partition(":")[0]
+    cause = end.report.error_type if end.report else cause_of(end).partition(":")[0]
     return f"{end.name} ended afterwards: {cause or describe_exit('it', end.returncode)}"
 
 

@@ -29,6 +29,7 @@ class TaskOutput:
         console: Where its lines go.
         log_dir: Where its log file goes, which gets the bytes of both streams as they are; None for no file.
         selector: The executor's, with which the pipes are registered.
+        goes_on: Whether the log file is one of an earlier attempt, after which this one's output comes.
     """
 
     def __init__(
@@ -38,9 +39,13 @@ class TaskOutput:
         console: Console,
         log_dir: Path | None,
         selector: selectors.BaseSelector,
+        *,
+        goes_on: bool = False,
     ):
         self._name, self._console, self._selector = name, console, selector
-        self._log: IO[bytes] | None = (log_dir / f"{file_stem(name)}.log").open("wb") if log_dir else None
+        self._log: IO[bytes] | None = (
+            (log_dir / f"{file_stem(name)}.log").open("ab" if goes_on else "wb") if log_dir else None
+        )
         self._last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._open: dict[int, tuple[IO[bytes], LineSplitter]] = {}
         for descriptor, pipe in ((STDOUT, process.stdout), (STDERR, process.stderr)):

@@ -22,7 +22,9 @@ def mirrored_strategy(
     Args:
         devices: Devices to train on, such as `["GPU:0", "GPU:1"]`. All GPUs by default; without GPUs, all logical CPU
             devices (more than one only if `tf.config.set_logical_device_configuration` made them).
-        cross_device_ops: How the replicas exchange gradients. TensorFlow's choice by default (NCCL on GPUs).
+        cross_device_ops: How the replicas exchange gradients. By default TensorFlow's choice on GPUs (NCCL), and on
+            CPU devices `tf.distribute.ReductionToOneDevice`: nothing there is gained by a ring of collectives between
+            threads of one process, and such a ring has been seen to wait for ever (docs/design/exactness.md).
 
     Returns:
         The strategy. Its number of replicas is the number of devices.
@@ -41,7 +43,13 @@ def mirrored_strategy(
         )
     if devices is None and not tf.config.list_physical_devices("GPU"):
         devices = [device.name for device in tf.config.list_logical_devices("CPU")]
+    if cross_device_ops is None and devices is not None and all(_is_cpu(device) for device in devices):
+        cross_device_ops = tf.distribute.ReductionToOneDevice()
     use_fresh_collective_keys(tf.distribute.MirroredStrategy)
     strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=cross_device_ops)
     logging.info("MirroredStrategy on %d devices: %s", strategy.num_replicas_in_sync, strategy.extended.worker_devices)
     return take_care_of(strategy, cluster)
+
+
+def _is_cpu(device: str) -> bool:
+    return tf.DeviceSpec.from_string(device if "/" in device else f"/device:{device}").device_type == "CPU"

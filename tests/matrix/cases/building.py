@@ -121,6 +121,15 @@ def compiled(strategy, optimizer=None, loss="mse", metrics=(), **compile_argumen
     return model
 
 
+def build(strategy, *layers, shape=(4,), dtype=None, optimizer=None, loss="mse", metrics=()):
+    """A compiled Sequential model of what `layers` make within the scope."""
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input(shape, dtype=dtype), *(make() for make in layers)])
+        fixed_weights(model)
+        model.compile(optimizer() if optimizer else keras.optimizers.SGD(0.02), loss, metrics=[RowCount(), *metrics])
+    return model
+
+
 def dataset(*arrays, batch=BATCH):
     """Batches of rows in their order."""
     return tf.data.Dataset.from_tensor_slices(arrays if len(arrays) > 1 else arrays[0]).batch(batch)

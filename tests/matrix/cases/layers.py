@@ -7,18 +7,9 @@ import numpy as np
 import tensorflow as tf
 from table import case
 
-from cases.building import BATCH, RowCount, classification, dataset, fixed_weights, outcome, regression
+from cases.building import BATCH, RowCount, build, classification, dataset, fixed_weights, outcome, regression
 
 L = keras.layers
-
-
-def build(strategy, *layers, shape=(4,), dtype=None, optimizer=None, loss="mse", metrics=()):
-    """A compiled Sequential model of what `layers` make within the scope."""
-    with strategy.scope():
-        model = keras.Sequential([L.Input(shape, dtype=dtype), *(make() for make in layers)])
-        fixed_weights(model)
-        model.compile(optimizer() if optimizer else keras.optimizers.SGD(0.02), loss, metrics=[RowCount(), *metrics])
-    return model
 
 
 @case(wide=True)
@@ -239,30 +230,6 @@ def normalization_that_was_adapted(strategy):
         model.compile(keras.optimizers.SGD(0.05), "mse")
     history = model.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
     return outcome(model, history) | {"always/mean": np.asarray(layer.mean)}
-
-
-class CountsCalls(L.Layer):
-    """Keeps an integer and a float in `call`, as layers with state do."""
-
-    def build(self, shape):
-        self.calls = self.add_weight(shape=(), dtype="int64", initializer="zeros", trainable=False, name="calls_int")
-        self.last_mean = self.add_weight(shape=(), initializer="zeros", trainable=False, name="moving_last_mean")
-
-    def call(self, x, training=False):
-        if training:
-            self.calls.assign_add(1)
-            self.last_mean.assign(keras.ops.mean(x))
-        return x
-
-
-@case()
-def state_assigned_in_call(strategy):
-    """A float state ends as the mean over the rows of the global batch; an integer is the same everywhere."""
-    x, y = regression(16)
-    model = build(strategy, lambda: CountsCalls(name="counts"), lambda: L.Dense(1))
-    history = model.fit(dataset(x, y), epochs=2, verbose=0)
-    calls = int(model.get_layer("counts").calls.numpy())
-    return outcome(model, history) | {"always/calls": calls}
 
 
 @case()

@@ -366,6 +366,15 @@ def mixed_precision(strategy):
     return outcome(model, model.fit(dataset(x, y), epochs=2, verbose=0), x, y)
 
 
+@case(tolerance=5e-2)  # bfloat16 keeps two digits, and each replica rounds its own sums
+def everything_in_bfloat16(strategy):
+    x, y = regression()
+    keras.config.set_dtype_policy("bfloat16")
+    model = compiled(strategy, lambda: keras.optimizers.SGD(0.02))
+    history = model.fit(dataset(x, y), epochs=2, verbose=0)
+    return {name: np.asarray(v, "float32") for name, v in outcome(model, history, x, y).items()}
+
+
 @case()
 def on_batches(strategy):
     """train_on_batch, test_on_batch, predict_on_batch: every worker passes the same global batch."""

@@ -9,7 +9,7 @@ from tfdist.cluster.job_environment import JobEnvironment
 from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
 from tfdist.launching.ports import choose_free_ports
 
-JOB = JobEnvironment("id", "reports", "worker 0", "secret")
+JOB = JobEnvironment("id", "reports", "worker 0", "secret", 2)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,7 @@ def test_the_environment_of_a_task():
         "TFDIST_REPORT_DIR": "reports",
         "TFDIST_TASK": "worker 0",
         "TFDIST_JOB_SECRET": "secret",
+        "TFDIST_ATTEMPT": "2",
         "PYTHONUNBUFFERED": "1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_NUM_INTRAOP_THREADS": "3",

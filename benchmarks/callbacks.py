@@ -1,0 +1,33 @@
+"""The callbacks whose cost is measured, beside a `fit` that has none but Keras's History.
+
+A callback of tfdist's own is one line here, as soon as there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["CALLBACKS", "NO_CALLBACK", "PROGRESS_BAR"]
+
+NO_CALLBACK, PROGRESS_BAR = "none but History", "progress bar (verbose=1)"
+
+
+def _reader_of_batch_logs(keras: Any, _: Path) -> list[Any]:
+    class ReadsLogs(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+            self.last_loss = float(logs["loss"])
+
+    return [ReadsLogs()]
+
+
+#: By what the table calls them, functions of keras and of an empty directory of the worker's own.
+CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
+    NO_CALLBACK: lambda _keras, _directory: [],
+    PROGRESS_BAR: lambda _keras, _directory: [],
+    "EarlyStopping": lambda keras, _: [keras.callbacks.EarlyStopping("loss", patience=1000)],
+    "ReduceLROnPlateau": lambda keras, _: [keras.callbacks.ReduceLROnPlateau("loss", patience=1000)],
+    "TensorBoard": lambda keras, directory: [keras.callbacks.TensorBoard(str(directory))],
+    "own on_train_batch_end that reads logs": _reader_of_batch_logs,
+}
