@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +35,9 @@ __all__ = ["FaultTolerantCheckpoint"]
 
 # Before a call of `fit` that makes the callback among its arguments: Python looks `model.fit` up before them.
 install()
+
+#: How long a save that is in flight may go on when `fit` has failed on this worker, in seconds.
+_GRACE_AFTER_ERROR_S = 5.0
 
 #: How many calls of `fit` this process has made for each directory.
 _num_fits: dict[str, int] = {}
@@ -133,7 +137,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._stack.enter_context(self._signals.listening())
         self._reset()
         run = self._agree_on_run()
-        self._stack.callback(self._store.close)
+        self._stack.callback(self._close_store)
         self._resumption = self._choose(run)
         resumption = self._resumption
         if resumption is not None:
@@ -148,7 +152,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._epoch = 0
         self._num_epochs_ended = 0
         self._epoch_metrics: dict[str, float] = {}
-        self._is_begun = self._is_restored = False
+        self._is_begun = self._is_restored = self._has_failed = False
         self._marker: StepMarker | None = None
         self._first_step = self._step = 0
         self._last_saved_step: int | None = None
@@ -404,8 +408,17 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._save(step, self._epoch + 1 if self._epochs is not None else 0, None, wait=True)
         self._meet()
 
+    def _close_store(self) -> None:
+        """Ends the writing thread. After an error its save may wait for a worker that is gone: it gets little time."""
+        closing = threading.Thread(target=self._store.close, name="tfdist-checkpoint-end", daemon=True)
+        closing.start()
+        closing.join(_GRACE_AFTER_ERROR_S if self._has_failed and self._num_tasks > 1 else None)
+        if closing.is_alive():
+            logging.warning("The checkpoint that was being written when fit failed is left unfinished.")
+
     def after_error(self, error: BaseException) -> None:
         """Saves the state after the last whole step, where there is one process and it is known."""
+        self._has_failed = not isinstance(error, SystemExit)
         if isinstance(error, SystemExit) or self._num_tasks > 1:
             return
         epochs, marker = self._epochs, self._marker
