@@ -61,7 +61,8 @@ campaign: export TFDIST_TEST_SEEDS := 0 1 2 3 4
 campaign: export TFDIST_MATRIX := full
 campaign: export TFDIST_RANDOM_MODELS := 200
 campaign: $(VENV)/.test $(OLD_VENV)/.test
-	$(VENV)/bin/python -m pytest -m '' tests/recipes tests/matrix tests/verification tests/tensorflow tests/multiprocess
+	$(VENV)/bin/python -m pytest -m '' tests/recipes tests/matrix tests/verification tests/tensorflow tests/multiprocess \
+		tests/checkpoints
 	$(OLD_VENV)/bin/python -m pytest -m ''
 
 benchmark: $(VENV)/.benchmark

@@ -1,6 +1,6 @@
 """The callbacks whose cost is measured, beside a `fit` that has none but Keras's History.
 
-A callback of tfdist's own is one line here, as soon as there is one.
+A callback of tfdist's own is one line here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ def _reader_of_batch_logs(keras: Any, _: Path) -> list[Any]:
     return [ReadsLogs()]
 
 
+def _checkpoint(_: Any, directory: Path) -> list[Any]:
+    from tfdist.callbacks import FaultTolerantCheckpoint
+
+    return [FaultTolerantCheckpoint(directory.parent / "checkpoints", save_each_epoch=False)]
+
+
 #: By what the table calls them, functions of keras and of an empty directory of the worker's own.
 CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
     NO_CALLBACK: lambda _keras, _directory: [],
@@ -29,5 +35,6 @@ CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
     "EarlyStopping": lambda keras, _: [keras.callbacks.EarlyStopping("loss", patience=1000)],
     "ReduceLROnPlateau": lambda keras, _: [keras.callbacks.ReduceLROnPlateau("loss", patience=1000)],
     "TensorBoard": lambda keras, directory: [keras.callbacks.TensorBoard(str(directory))],
+    "FaultTolerantCheckpoint, no save due": _checkpoint,
     "own on_train_batch_end that reads logs": _reader_of_batch_logs,
 }

@@ -11,7 +11,7 @@ from benchmarks.workloads import WORKLOADS
 
 __all__ = ["EXCHANGE_CASE", "PROFILES", "REFERENCE", "SECTIONS", "Choice", "Measurement", "Profile", "plan_case_groups"]
 
-SECTIONS = ("steps", "devices", "all_reduce", "scaling", "callbacks", "parameter_servers", "start_up")
+SECTIONS = ("steps", "devices", "all_reduce", "scaling", "callbacks", "checkpoints", "parameter_servers", "start_up")
 #: Beside which ratios are given, where it took part.
 REFERENCE = {
     "steps": "tf.distribute loop, plain iterator",
@@ -19,6 +19,7 @@ REFERENCE = {
     "all_reduce": "gloo",
     "scaling": "1 worker",
     "callbacks": NO_CALLBACK,
+    "checkpoints": "tf.train.CheckpointManager",
     "parameter_servers": "tf_keras fit",
     "start_up": "",
 }
@@ -127,6 +128,7 @@ def plan_case_groups(choice: Choice) -> list[list[Measurement]]:
         "all_reduce": _all_reduce,
         "scaling": _scaling,
         "callbacks": _callbacks,
+        "checkpoints": _checkpoints,
         "parameter_servers": _parameter_servers,
         "start_up": _start_up,
     }
@@ -270,6 +272,17 @@ def _callbacks(choice: Choice) -> list[list[Measurement]]:
         ]
         for model in models
     ]
+
+
+def _checkpoints(_: Choice) -> list[list[Measurement]]:
+    methods = {
+        "no saves": "none",
+        "tf.train.CheckpointManager": "manager",
+        "BackupAndRestore": "backup",
+        "FaultTolerantCheckpoint": "tfdist",
+    }
+    case = "100 MB every 20 steps"
+    return [[Measurement("checkpoints", case, n, "checkpoint_saves", {"method": m}) for n, m in methods.items()]]
 
 
 def _parameter_servers(choice: Choice) -> list[list[Measurement]]:

@@ -16,6 +16,7 @@ _TITLES = {
     "all_reduce": "All-reduce of float32",
     "scaling": "Scaling of tfdist's fit",
     "callbacks": "A training step of tfdist's fit with callbacks",
+    "checkpoints": "Saving while training",
     "parameter_servers": "A training step under parameter servers",
     "start_up": "Start-up",
 }

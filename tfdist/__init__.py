@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfdist import errors
+    from tfdist import callbacks, errors
     from tfdist.cluster import ClusterConfig
     from tfdist.environment import cluster_config
     from tfdist.keras_compat.losses import scale_loss
@@ -33,6 +33,7 @@ __all__ = [
     "scale_loss",
     "verify",
     "ClusterConfig",
+    "callbacks",
     "cluster_config",
     "errors",
     "__version__",
@@ -52,8 +53,8 @@ _MODULE_OF = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return importlib.import_module("tfdist.errors")
+    if name in ("callbacks", "errors"):
+        return importlib.import_module(f"tfdist.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'tfdist' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArgumentError",
+    "CheckpointError",
     "ClusterConfigError",
     "LaunchError",
     "ServerStartError",
@@ -38,6 +39,10 @@ class LaunchError(TfdistError, RuntimeError):
 
 class ServerStartError(TfdistError, RuntimeError):
     """A TensorFlow server of a parameter-server cluster that cannot start, as when its port is taken."""
+
+
+class CheckpointError(TfdistError, RuntimeError):
+    """Checkpoints that cannot be read, or that do not fit what they are to be restored into."""
 
 
 class UnsupportedError(TfdistError, NotImplementedError):

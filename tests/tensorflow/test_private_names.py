@@ -93,3 +93,74 @@ def test_distributed_datasets_carry_their_function():
 
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     assert strategy.distribute_datasets_from_function(function)._dataset_fn is function
+
+
+def test_the_epoch_at_which_fit_begins():
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    assert private_names.initial_epoch(model) is None
+    private_names.set_initial_epoch(model, 2)
+    history = model.fit(np.zeros((4, 2)), np.zeros((4, 1)), epochs=3, verbose=0)
+    assert history.epoch == [2]
+    assert private_names.epoch_logs(model, {"loss": 1.0}).keys() == {"loss"}
+
+
+def test_attributes_of_callbacks_with_a_state():
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    made = {
+        keras.callbacks.ModelCheckpoint: ("x.keras",),
+        keras.callbacks.CSVLogger: ("x.csv",),
+        keras.callbacks.TensorBoard: ("x",),
+    }
+    for kind, attributes in private_names.CALLBACK_ATTRIBUTES.items():
+        callback = kind(*made.get(kind, ()))
+        callback.set_model(model)
+        if kind in (keras.callbacks.EarlyStopping, keras.callbacks.History):
+            callback.on_train_begin()
+        if kind is keras.callbacks.ModelCheckpoint:
+            callback.on_epoch_begin(0)
+        for attribute in attributes:
+            if (kind, attribute) != (keras.callbacks.ReduceLROnPlateau, "best"):  # made by `on_train_begin`
+                assert hasattr(callback, attribute), (kind, attribute)
+
+
+def test_the_state_of_an_iterator():
+    dataset = tf.data.Dataset.range(20).shuffle(10, seed=1).batch(2)
+    iterator, other = iter(dataset), iter(dataset)
+    next(iterator)
+    state = private_names.serialize_iterator(iterator)
+    assert state.dtype == tf.variant
+    assert b"epoch_num_random_samples" in tf.io.serialize_tensor(state).numpy()
+    private_names.deserialize_iterator(other, state)
+    np.testing.assert_array_equal(next(other), next(iterator))
+
+
+def test_operations_with_a_state_of_their_own():
+    def operation(function):
+        return private_names.stateful_operation(iter(tf.data.Dataset.range(3).map(function)))
+
+    assert operation(lambda i: i + 1) is None
+    assert operation(lambda i: tf.random.uniform(())) == "RandomUniform"
+    assert operation(lambda i: tf.random.stateless_uniform((), [1, i])) is None
+
+
+def test_sources_in_python():
+    def batches():
+        yield np.zeros((2, 2)), np.zeros((2, 1))
+
+    make = private_names.EpochIterator
+    assert private_names.has_python_source(make(batches()).data_adapter)
+    assert not private_names.has_python_source(make(np.zeros((4, 2))).data_adapter)
+    assert not private_names.has_python_source(make(tf.data.Dataset.range(4).batch(2)).data_adapter)
+
+
+def test_generators_of_random_numbers():
+    keras.utils.set_random_seed(3)
+    before = private_names.eager_random().getstate()
+    keras.random.uniform(())
+    tf.random.uniform(())
+    assert private_names.eager_random().getstate() != before
+    assert private_names.keras_global_seeds().state.shape == (2,)
+    tf.random.set_global_generator(tf.random.Generator.from_seed(1))
+    assert private_names.global_generator().state.shape == (3,)

@@ -9,7 +9,17 @@ import pytest
 import tfdist
 
 _HEAVY = ("tensorflow", "keras", "numpy")
-_LIGHT_PACKAGES = ("errors", "cluster", "planning", "environment", "reporting", "launching", "cli")
+_LIGHT_PACKAGES = (
+    "errors",
+    "cluster",
+    "planning",
+    "checkpointing",
+    "storage",
+    "environment",
+    "reporting",
+    "launching",
+    "cli",
+)
 
 
 def light_modules():
@@ -39,14 +49,23 @@ def test_the_check_itself_can_fail():
 
 
 def test_public_names_that_are_light():
-    assert (
-        heavy_after("from tfdist import ClusterConfig, cluster_config, errors, run; dir(__import__('tfdist'))") == "[]"
-    )
+    names = "ClusterConfig, callbacks, cluster_config, errors, run"
+    assert heavy_after(f"from tfdist import {names}; dir(callbacks); dir(__import__('tfdist'))") == "[]"
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["run", "--help"], ["run", "--workers", "0", "x"], ["verify", "--help"], ["verify", "no_such.py"]],
+    [
+        *(
+            ["--help"],
+            ["run", "--help"],
+            ["run", "--workers", "0", "x"],
+            ["verify", "--help"],
+            ["verify", "no_such.py"],
+        ),
+        *(["checkpoint", "--help"], ["checkpoint", "list", "--help"], ["checkpoint", "list", "."]),
+        *(["checkpoint", "verify", "."], ["checkpoint", "prune", ".", "--keep", "1", "--dry-run"]),
+    ],
 )
 def test_the_command(arguments):
     statements = (

@@ -240,6 +240,23 @@ class _AsynchronousSteps:
         ]
         return with_metric_results(self._model, logs, states, self._updated)
 
+    def metric_totals(self) -> list[np.ndarray]:
+        """Waits for all steps under way and returns the states of `metric_variables(model)` after them."""
+        self.collect(all_steps=True)
+        total_of = dict(zip(map(id, self._metrics), self._totals, strict=True))
+        return [
+            total_of[id(v)].copy() if id(v) in total_of else np.asarray(v.value) for v in metric_variables(self._model)
+        ]
+
+    def set_metric_totals(self, totals: list[np.ndarray]) -> None:
+        """Puts states where `metric_totals` found them. No step may be under way."""
+        index_of = {id(v): index for index, v in enumerate(self._metrics)}
+        for variable, total in zip(metric_variables(self._model), totals, strict=True):
+            if id(variable) in index_of:
+                self._totals[index_of[id(variable)]] = np.array(total, np.float64)
+            else:
+                variable.assign(total)
+
     def store_metrics(self) -> None:
         """Puts the metrics' states where Keras keeps them, on the parameter servers."""
         for variable, total in zip(self._metrics, self._totals, strict=True):

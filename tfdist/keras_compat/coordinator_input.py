@@ -15,7 +15,15 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import ArgumentError, UnsupportedError, describe_problem
-from tfdist.keras_compat.input_pipeline import dataset_function, refuse_endless
+from tfdist.keras_compat import job_seed
+from tfdist.keras_compat.fit_watch import claim_input
+from tfdist.keras_compat.input_pipeline import (
+    dataset_function,
+    global_batches,
+    in_agreed_order,
+    refuse_endless,
+)
+from tfdist.keras_compat.input_position import WatchedEpochs
 from tfdist.keras_compat.managed_strategies import cluster_of
 from tfdist.keras_compat.private_names import EpochIterator, tensorflow_trainer
 from tfdist.keras_compat.row_sharding import check_batch_size, static_rows
@@ -43,13 +51,13 @@ class CoordinatorBatches:
 
     def __init__(self, dataset: tf.data.Dataset, num_ahead: int) -> None:
         self.element_spec = dataset.element_spec
-        self._iterator = iter(dataset)
+        self.iterator = iter(dataset)
         self._num_ahead = num_ahead
         self._ahead: collections.deque[PendingBatch] = collections.deque()
 
     def take(self, count: int) -> list[Any]:
         """Returns up to `count` batches; raises `StopIteration` when there is none."""
-        batches = [batch for _, batch in zip(range(count), self._iterator, strict=False)]
+        batches = [batch for _, batch in zip(range(count), self.iterator, strict=False)]
         if not batches:
             raise StopIteration
         return batches
@@ -58,7 +66,7 @@ class CoordinatorBatches:
         return self
 
     def __next__(self) -> PendingBatch:
-        for data in self._iterator:
+        for data in self.iterator:
             self._ahead.append(PendingBatch(data))
             if len(self._ahead) > self._num_ahead:
                 break
@@ -112,7 +120,7 @@ class _OnWorkers:
         return WorkerIterator(iter(self._dataset))
 
 
-class CoordinatorEpochIterator(tensorflow_trainer.TFEpochIterator):
+class CoordinatorEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator):
     """Keras's epoch iterator under parameter servers.
 
     Answers: Keras calls `experimental_distribute_dataset`, which a parameter-server strategy cannot do outside of
@@ -126,14 +134,20 @@ class CoordinatorEpochIterator(tensorflow_trainer.TFEpochIterator):
         if function is not None:
             x = function(tf.distribute.InputContext(1, 0, distribute_strategy.num_replicas_in_sync))
             kwargs["shuffle"] = False
+        watcher = claim_input()
+        seed = None if watcher is None else job_seed.agreed_seed()
+        x, kwargs = in_agreed_order(x, kwargs, seed)
         EpochIterator.__init__(self, x, **kwargs)
-        dataset = self.data_adapter.get_tf_dataset()
+        dataset = global_batches(self.data_adapter, seed)
+        if watcher is not None:
+            dataset = dataset.prefetch(tf.data.AUTOTUNE)
         refuse_endless(dataset, self.steps_per_epoch)
         rows = static_rows(dataset.element_spec)
         check_batch_size(rows, distribute_strategy.num_replicas_in_sync, "the dataset's batch size")
         self.batch_spec = dataset.element_spec
         if function is None:
             self._distributed_dataset: Any = _OnCoordinator(dataset, num_ahead)
+            self._watch(watcher)
             return
         if int(dataset.cardinality()) != tf.data.INFINITE_CARDINALITY:
             raise ArgumentError(
@@ -145,6 +159,7 @@ class CoordinatorEpochIterator(tensorflow_trainer.TFEpochIterator):
                 )
             )
         self._distributed_dataset = _OnWorkers(distribute_strategy, function)
+        self._watch(watcher)
 
     def tf_sync(self) -> None:
         """Does nothing: `AsynchronousLogs.final` waits for the steps under way."""

@@ -21,6 +21,8 @@ import tensorflow as tf
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.agreement import any_worker
+from tfdist.keras_compat.fit_watch import FitWatcher, claim_input
+from tfdist.keras_compat.input_position import GlobalBatches, WatchedEpochs
 from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
 from tfdist.keras_compat.own_batches import agree_on_num_batches, go_on_with_stand_ins
 from tfdist.keras_compat.private_names import (
@@ -34,7 +36,15 @@ from tfdist.keras_compat.private_names import (
 from tfdist.keras_compat.row_sharding import check_batch_size, group_for_replicas, shard_rows, static_rows
 from tfdist.keras_compat.shuffled_sequence import AgreedOrder
 
-__all__ = ["SynchronousEpochIterator", "dataset_function", "input_context", "refuse_endless"]
+__all__ = [
+    "SynchronousEpochIterator",
+    "WatchedStockEpochs",
+    "dataset_function",
+    "global_batches",
+    "in_agreed_order",
+    "input_context",
+    "refuse_endless",
+]
 
 _Policy = tf.data.experimental.AutoShardPolicy
 
@@ -102,6 +112,32 @@ def _shuffled_arrays(adapter: ArrayDataAdapter, seed: int | None) -> tf.data.Dat
     return batches.map(take_rows, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
+def in_agreed_order(x: Any, arguments: dict[str, Any], seed: int | None) -> tuple[Any, dict[str, Any]]:
+    """Returns `x` and the other arguments of an epoch iterator, a PyDataset in an order by the shared seed."""
+    if seed is not None and arguments.get("shuffle") and isinstance(x, keras.utils.PyDataset) and x.num_batches:
+        return AgreedOrder(x, seed), {**arguments, "shuffle": False}
+    return x, arguments
+
+
+def global_batches(adapter: Any, seed: int | None) -> tf.data.Dataset:
+    """The dataset of global batches of a data adapter; arrays that are shuffled come in an order by the shared seed."""
+    shuffles = isinstance(adapter, ArrayDataAdapter) and adapter._shuffle is True
+    return _shuffled_arrays(adapter, seed) if shuffles and seed is not None else adapter.get_tf_dataset()
+
+
+class WatchedStockEpochs(WatchedEpochs, tensorflow_trainer.TFEpochIterator):
+    """Keras's own epoch iterator, watched: for models of no strategy."""
+
+    def __init__(self, watcher: FitWatcher, x: Any, *, distribute_strategy: tf.distribute.Strategy, **kwargs: Any):
+        self._distribute_strategy = distribute_strategy
+        seed = job_seed.agreed_seed()
+        x, kwargs = in_agreed_order(x, kwargs, seed)
+        EpochIterator.__init__(self, x, **kwargs)
+        self._distributed_dataset = global_batches(self.data_adapter, seed).prefetch(tf.data.AUTOTUNE)
+        self.batch_spec = self._distributed_dataset.element_spec
+        self._watch(watcher)
+
+
 def _own_files(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> tf.data.Dataset:
     """This worker's own files, in batches of its share. Collective: if one worker has none, all raise."""
     worker, num_workers = worker_position(strategy)
@@ -140,7 +176,7 @@ def _split_own(dataset: tf.data.Dataset, num_local: int) -> tf.data.Dataset:
     return shard_rows(dataset, 0, num_local, num_local).map(leave_out_total)
 
 
-class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
+class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator):
     """Keras's epoch iterator over this worker's share of the data. Its iterators are plain `tf.data` iterators.
 
     Answers: `experimental_distribute_dataset` gives workers rows twice or never (unseeded shuffles), fails on batches
@@ -164,14 +200,12 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
                     fix="Pass the dataset that was given to strategy.experimental_distribute_dataset.",
                 )
             )
-        seed = job_seed.agreed_seed() if num_workers > 1 else None
-        if seed is not None and kwargs.get("shuffle") and isinstance(x, keras.utils.PyDataset) and x.num_batches:
-            x, kwargs["shuffle"] = AgreedOrder(x, seed), False
+        watcher = claim_input()
+        seed = job_seed.agreed_seed() if num_workers > 1 or watcher is not None else None
+        x, kwargs = in_agreed_order(x, kwargs, seed)
         EpochIterator.__init__(self, x, **kwargs)
         adapter = self.data_adapter
-        shuffles = isinstance(adapter, ArrayDataAdapter) and adapter._shuffle is True
-        own_order = shuffles and seed is not None
-        dataset = _shuffled_arrays(adapter, seed) if own_order else adapter.get_tf_dataset()
+        dataset = global_batches(adapter, seed)
         if isinstance(adapter, ArrayDataAdapter):
             check_batch_size(adapter._batch_size, distribute_strategy.num_replicas_in_sync, "batch_size")
         refuse_endless(dataset, self.steps_per_epoch)
@@ -187,13 +221,17 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
             dataset = _split_own(dataset, num_local)
         else:
             self._has_own_batches = False
+            whole = GlobalBatches(dataset.prefetch(tf.data.AUTOTUNE))
             dataset = shard_rows(dataset, worker * num_local, num_local, distribute_strategy.num_replicas_in_sync)
         if self._has_own_batches:
             cardinality = int(dataset.cardinality())
             self._own_num_batches = agree_on_num_batches(distribute_strategy, None if cardinality < 0 else cardinality)
             self._num_batches = self._own_num_batches
             dataset = go_on_with_stand_ins(dataset)
-        self._distributed_dataset = dataset
+        self._spec = dataset.element_spec
+        self.is_own = self._has_own_batches
+        self._distributed_dataset = dataset if watcher is None or self.is_own else whole
+        self._watch(watcher)
 
     def reset(self) -> None:
         """As Keras's, with the number of batches on which the workers agreed."""
@@ -204,4 +242,4 @@ class SynchronousEpochIterator(tensorflow_trainer.TFEpochIterator):
     @property
     def batch_spec(self) -> Any:
         """The spec of what one replica trains on."""
-        return self._distributed_dataset.element_spec[0][0]
+        return self._spec[0][0]

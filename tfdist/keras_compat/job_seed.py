@@ -11,7 +11,7 @@ import secrets
 
 import tensorflow as tf
 
-__all__ = ["agree", "agreed_seed"]
+__all__ = ["agree", "agreed_seed", "use"]
 
 _agreed: int | None = None
 
@@ -29,6 +29,25 @@ def agree(strategy: tf.distribute.Strategy) -> None:
     if _user_seed() is None:
         _agreed = int(strategy.experimental_local_results(variable)[0].numpy())
         tf.random.set_seed(_agreed)
+
+
+def use(seed: int | None) -> int | None:
+    """Sets the seed of an earlier run in place of the one that tfdist drew, or of none; the user's own stays.
+
+    Every worker must call it, with the same seed.
+
+    Args:
+        seed: The seed; None to draw one where there is none yet, which only a process without peers may do.
+
+    Returns:
+        What `agreed_seed` returns from now on.
+    """
+    global _agreed  # noqa: PLW0603
+    has_user_seed = _user_seed() is not None and agreed_seed() is None
+    if not has_user_seed and (seed is not None or agreed_seed() is None):
+        _agreed = secrets.randbelow(2**31) if seed is None else seed
+        tf.random.set_seed(_agreed)
+    return agreed_seed()
 
 
 def _user_seed() -> int | None:

@@ -7,12 +7,15 @@ import from `keras.src`, `tensorflow.python` or an underscore attribute of their
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 from keras.src import backend as keras_backend  # Keras 3.8 - 3.15
 from keras.src import tree  # Keras 3.8 - 3.15: keras.tree with `none_is_leaf`
+from keras.src.backend.common import global_state  # Keras 3.8 - 3.15
 from keras.src.backend.common.stateless_scope import in_stateless_scope  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import nn as tensorflow_nn  # Keras 3.8 - 3.15
 from keras.src.backend.tensorflow import numpy as tensorflow_numpy  # Keras 3.8 - 3.15
@@ -33,6 +36,8 @@ from keras.src.trainers import data_adapters  # Keras 3.8 - 3.15
 from keras.src.trainers.compile_utils import CompileLoss, CompileMetrics  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters import array_slicing  # Keras 3.8 - 3.15
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter  # Keras 3.8 - 3.15
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter  # Keras 3.8 - 3.15
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter  # Keras 3.8 - 3.15
 from keras.src.trainers.epoch_iterator import EpochIterator  # Keras 3.8 - 3.15
 from keras.src.trainers.trainer import Trainer  # Keras 3.8 - 3.15
 from keras.src.utils.python_utils import pythonify_logs  # Keras 3.8 - 3.15
@@ -42,10 +47,12 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import (  # Ten
 )
 from tensorflow.python.distribute.sharded_variable import ShardedVariable  # TensorFlow 2.18 - 2.21
 from tensorflow.python.eager import context as tf_context  # TensorFlow 2.18 - 2.21
+from tensorflow.python.ops import stateful_random_ops  # TensorFlow 2.18 - 2.21
 
 __all__ = [
     "ArrayDataAdapter",
     "BaseOptimizer",
+    "CALLBACK_ATTRIBUTES",
     "CollectiveAllReduceExtended",
     "CompileLoss",
     "CompileMetrics",
@@ -53,6 +60,7 @@ __all__ = [
     "Loss",
     "LossScaleOptimizer",
     "Mean",
+    "PyDatasetAdapter",
     "SeedGenerator",
     "ShardedVariable",
     "TFOptimizer",
@@ -66,12 +74,19 @@ __all__ = [
     "compile_loss",
     "configure_coordination_service",
     "data_adapters",
+    "deserialize_iterator",
     "draw_seed",
+    "eager_random",
+    "epoch_logs",
     "flat_layers",
     "get_key_value",
+    "global_generator",
+    "has_python_source",
     "in_stateless_scope",
+    "initial_epoch",
     "is_ready",
     "keras_backend",
+    "keras_global_seeds",
     "legacy_h5_format",
     "loss_module",
     "model_strategy",
@@ -81,8 +96,11 @@ __all__ = [
     "pythonify_logs",
     "saving_lib",
     "seed_generators",
+    "serialize_iterator",
+    "set_initial_epoch",
     "set_key_value",
     "set_variable_count",
+    "stateful_operation",
     "tensorflow_nn",
     "tensorflow_numpy",
     "tensorflow_trainer",
@@ -92,6 +110,22 @@ __all__ = [
     "variable_count",
     "variable_value",
 ]
+
+
+#: Keras's callbacks that have a state, and the attributes that hold it, private ones included.
+CALLBACK_ATTRIBUTES: dict[type, tuple[str, ...]] = {
+    keras.callbacks.EarlyStopping: ("wait", "stopped_epoch", "best", "best_weights", "best_epoch"),
+    keras.callbacks.ReduceLROnPlateau: ("best", "wait", "cooldown_counter"),
+    keras.callbacks.ModelCheckpoint: (
+        "best",
+        "_batches_seen_since_last_saving",
+        "_last_batch_seen",
+        "_current_epoch",
+    ),
+    keras.callbacks.TensorBoard: ("_global_train_batch", "_global_test_batch", "_previous_epoch_iterations"),
+    keras.callbacks.History: ("epoch", "history"),
+    keras.callbacks.CSVLogger: ("keys",),
+}
 
 
 def variable_value(variable: Any) -> Any:
@@ -137,6 +171,72 @@ def model_strategy(model: Any) -> tf.distribute.Strategy | None:
 def optimizer_strategy(optimizer: Any) -> tf.distribute.Strategy:
     """`TFOptimizer._distribution_strategy`: the strategy in whose scope an optimizer was made."""
     return optimizer._distribution_strategy
+
+
+def initial_epoch(model: Any) -> int | None:
+    """`Trainer._initial_epoch`: the epoch at which `fit` begins, if not at the one of its argument."""
+    return model._initial_epoch
+
+
+def set_initial_epoch(model: Any, epoch: int | None) -> None:
+    """Sets `_initial_epoch`, which Keras's `fit` reads after the hooks `on_train_begin`."""
+    model._initial_epoch = epoch
+
+
+def epoch_logs(model: Any, logs: Any) -> dict[str, Any]:
+    """`TensorFlowTrainer._get_metrics_result_or_logs`: the logs of an epoch, given those of its last step."""
+    return dict(model._get_metrics_result_or_logs(logs))
+
+
+def has_python_source(adapter: Any) -> bool:
+    """Whether a data adapter of Keras reads a Python generator or a loader of the user's."""
+    return not isinstance(adapter, (ArrayDataAdapter, PyDatasetAdapter, TFDatasetAdapter))
+
+
+def serialize_iterator(iterator: tf.data.Iterator) -> tf.Tensor:
+    """The state of a tf.data iterator (`OwnedIterator._iterator_resource`), a vector of dtype variant.
+
+    The states of stateful operations in its functions, such as `tf.random.uniform` in a `map`, are not in it.
+
+    Raises:
+        tf.errors.OpError: Some part of the pipeline has no state that can be saved.
+    """
+    ignore = tf.data.experimental.ExternalStatePolicy.IGNORE.value
+    return tf.raw_ops.SerializeIterator(resource_handle=iterator._iterator_resource, external_state_policy=ignore)
+
+
+def stateful_operation(iterator: tf.data.Iterator) -> str | None:
+    """The type of an operation in a pipeline that has a state outside of the iterator's; `None` where there is none.
+
+    TensorFlow names it as `<type> is stateful` (tensorflow/core/data/dataset_utils.cc, `IsNodeStateful`).
+    """
+    fail = tf.data.experimental.ExternalStatePolicy.FAIL.value
+    try:
+        tf.raw_ops.SerializeIterator(resource_handle=iterator._iterator_resource, external_state_policy=fail)
+    except tf.errors.OpError as error:
+        found = re.search(r"(\w+) is stateful", error.message)
+        return found[1] if found else None
+    return None
+
+
+def deserialize_iterator(iterator: tf.data.Iterator, state: tf.Tensor) -> None:
+    """Puts an iterator into a state that `serialize_iterator` returned for one of an equal dataset."""
+    tf.raw_ops.DeserializeIterator(resource_handle=iterator._iterator_resource, serialized=state)
+
+
+def eager_random() -> Any | None:
+    """`Context._rng`: Python's generator of the seeds of eager operations; `None` where no global seed was set."""
+    return getattr(tf_context.context(), "_rng", None)
+
+
+def global_generator() -> tf.random.Generator | None:
+    """`stateful_random_ops.global_generator`: that of `tf.random.get_global_generator`, if it was ever asked for."""
+    return stateful_random_ops.global_generator
+
+
+def keras_global_seeds() -> SeedGenerator | None:
+    """The generator of the seeds of `keras.random` functions that are given none, if it was ever used."""
+    return global_state.get_global_attribute("global_seed_generator")
 
 
 def auto_shard_files(dataset: tf.data.Dataset, num_workers: int, worker_index: int) -> tf.data.Dataset:

@@ -16,6 +16,7 @@ from absl import logging
 
 from tfdist.communication.carriers import carrier_of
 from tfdist.keras_compat.direct_call import DirectCall
+from tfdist.keras_compat.input_position import GlobalBatches
 from tfdist.keras_compat.layer_states import LayerStates
 from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
 from tfdist.keras_compat.metric_logs import global_logs, metric_variables, output_loss_variables, own_logs
@@ -23,7 +24,7 @@ from tfdist.keras_compat.metric_states import MetricStateCheck
 from tfdist.keras_compat.own_batches import counted_together
 from tfdist.keras_compat.private_names import keras_backend, tree
 from tfdist.keras_compat.randomness import separate_graph_seeds
-from tfdist.keras_compat.row_sharding import split_batch
+from tfdist.keras_compat.row_sharding import split_batch, static_rows
 from tfdist.keras_compat.step_logs import StepLogs, current_interval
 from tfdist.keras_compat.step_view import CopyView, ReplicaView, entered
 
@@ -161,6 +162,7 @@ class _StepFunction:
             self._one_step = tf.function(self._one_step, reduce_retracing=True)
             self._put_together = tf.function(self._put_together, reduce_retracing=True)
         self._traced_steps = DirectCall(self._run_steps)
+        self._traced_split_steps = DirectCall(self._run_split_steps)
         self.reset()
 
     def reset(self) -> None:
@@ -168,27 +170,32 @@ class _StepFunction:
         self._outcome: _Outcome | None = None
         self._num_steps_behind = 0
         self._logs = StepLogs({}, self._end)
-        self._traced_steps.release()
+        self._release()
 
     def __call__(self, iterator: Any) -> StepLogs:
         """Runs `steps_per_execution` steps and returns the logs as they were last put together.
 
         Args:
-            iterator: An iterator of the input pipeline, or a generator of global batches.
+            iterator: An iterator of the input pipeline (one of `GlobalBatches` where `fit` is watched), or a generator
+                of global batches.
 
         Raises:
             tf.errors.OutOfRangeError or StopIteration: At the end of the data.
         """
+        splits = isinstance(iterator, GlobalBatches)
+        if splits:
+            iterator = iterator.iterator
         if not isinstance(iterator, tf.data.Iterator):
             self._outcome = self._one_step(_split_for_this_worker(self._strategy, next(iterator)))
             return self._final()
         steps = self._model.steps_per_execution
-        if len(iterator.element_spec) == 2:
+        if not splits and len(iterator.element_spec) == 2:
             self._outcome = _run_one_by_one(self._one_step, counted_together(self._strategy, iterator), steps)
         elif self._model.run_eagerly:
-            self._outcome = _run_one_by_one(self._one_step, iterator, steps)
+            elements = self._split_each(iterator) if splits else iterator
+            self._outcome = _run_one_by_one(self._one_step, elements, steps)
         else:
-            self._outcome = self._traced_steps(iterator)
+            self._outcome = (self._traced_split_steps if splits else self._traced_steps)(iterator)
         interval = current_interval()
         is_due = interval is not None and (not self._logs or self._num_steps_behind + steps >= interval)
         self._num_steps_behind += steps
@@ -203,14 +210,33 @@ class _StepFunction:
 
     def _end(self) -> StepLogs:
         """Ends an epoch: the iterator may go, and its logs are put together."""
-        self._traced_steps.release()
+        self._release()
         return self._final()
+
+    def _release(self) -> None:
+        self._traced_steps.release()
+        self._traced_split_steps.release()
+
+    def _split_each(self, iterator: tf.data.Iterator) -> Iterator[Any]:
+        rows = static_rows(iterator.element_spec)
+        return (_take_share(self._strategy, batch, rows) for batch in iterator)
 
     @_no_autograph
     def _run_steps(self, iterator: tf.data.Iterator) -> _Outcome:
-        outcome = self._one_step(next(iterator))
+        return self._run(self._one_step, iterator)
+
+    @_no_autograph
+    def _run_split_steps(self, iterator: tf.data.Iterator) -> _Outcome:
+        rows = static_rows(iterator.element_spec)
+        return self._run(
+            _no_autograph(lambda batch: self._one_step(_take_share(self._strategy, batch, rows))), iterator
+        )
+
+    @_no_autograph
+    def _run(self, one_step: Callable[[Any], _Outcome], iterator: tf.data.Iterator) -> _Outcome:
+        outcome = one_step(next(iterator))
         steps = self._model.steps_per_execution
-        return outcome if steps == 1 else _loop(self._one_step, iterator, outcome, steps)
+        return outcome if steps == 1 else _loop(one_step, iterator, outcome, steps)
 
 
 def make_step_function(model: Any, step: Callable[[Any], Any]) -> _StepFunction:
@@ -261,9 +287,14 @@ def _loop(one_step: Any, iterator: tf.data.Iterator, outcome: _Outcome, steps: i
 def _split_for_this_worker(strategy: tf.distribute.Strategy, batch: Any) -> tuple[Any, Any, Any]:
     """Takes this worker's share of one global batch, for `train_on_batch` and its like."""
     batch = tree.map_structure(lambda v: None if v is None else keras_backend.convert_to_tensor(v), batch)
+    return _take_share(strategy, batch, None)
+
+
+def _take_share(strategy: tf.distribute.Strategy, batch: Any, rows: int | None) -> tuple[Any, Any, Any]:
+    """This worker's share of a global batch, of `rows` rows where that is known."""
     num_local = num_local_replicas(strategy)
     first = worker_position(strategy)[0] * num_local
-    return split_batch(batch, first, num_local, strategy.num_replicas_in_sync)
+    return split_batch(batch, first, num_local, strategy.num_replicas_in_sync, rows)
 
 
 def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:

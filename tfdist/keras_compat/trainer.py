@@ -18,7 +18,8 @@ from tfdist.communication.peers import missing_peers
 from tfdist.errors import ArgumentError, PeerLostError, describe_problem
 from tfdist.keras_compat import asynchronous_steps, synchronous_steps
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
-from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator
+from tfdist.keras_compat.fit_watch import FitCall, claim_input, current_watcher, find_watcher, watched
+from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator, WatchedStockEpochs
 from tfdist.keras_compat.managed_strategies import (
     cluster_of,
     exchange_of,
@@ -48,6 +49,9 @@ __all__ = ["OVERRIDES", "build_from_spec"]
 def _make_epoch_iterator(original: Any) -> Any:
     def make(*args: Any, distribute_strategy: Any = None, **kwargs: Any) -> Any:
         if not is_managed(distribute_strategy):
+            watcher = claim_input()
+            if watcher is not None:
+                return WatchedStockEpochs(watcher, *args, distribute_strategy=distribute_strategy, **kwargs)
             return original(*args, distribute_strategy=distribute_strategy, **kwargs)
         chosen = CoordinatorEpochIterator if is_parameter_server(distribute_strategy) else SynchronousEpochIterator
         return chosen(distribute_strategy, *args, **kwargs)
@@ -79,12 +83,16 @@ def _make_entry(original: Any) -> Any:
         strategy = model_strategy(self)
         if strategy is None and is_managed(tf.distribute.get_strategy()):
             _refuse_model_of_no_scope(self, original.__name__)
-        if not is_managed(strategy):
-            return original(self, *args, **kwargs)
         call = signature.bind(self, *args, **kwargs)
+        method = original.__name__
+        given = _flat_callbacks(call.arguments.get("callbacks"))
+        watcher = find_watcher(given) if method == "fit" else None
+        fit_call = FitCall(self, call.arguments.get("epochs", 1), tuple(given))
+        if not is_managed(strategy):
+            with watched(watcher, fit_call):
+                return original(self, *args, **kwargs)
         if call.arguments.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             call.arguments["verbose"] = 0
-        method = original.__name__
         if method == "fit" and worker_position(strategy)[1] > 1:
             call.arguments["callbacks"] = _with_stop_together(strategy, call.arguments.get("callbacks"))
         interval = None
@@ -92,7 +100,7 @@ def _make_entry(original: Any) -> Any:
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         try:
-            with logs_every(interval):
+            with watched(watcher, fit_call), logs_every(interval):
                 return original(*call.args, **call.kwargs)
         except tf.errors.OpError as error:
             failure = exchange_of(strategy).failure
@@ -181,7 +189,10 @@ def _make_symbolic_build(original: Any) -> Any:
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         strategy = model_strategy(self)
         if strategy is None or not is_managed(strategy):
-            original(self, iterator=iterator, data_batch=data_batch)
+            if isinstance(iterator, WatchedStockEpochs):  # what is resumed has to be there before the first step
+                build_from_spec(self, iterator.batch_spec)
+            else:
+                original(self, iterator=iterator, data_batch=data_batch)
             return
         spec = data_batch if iterator is None else iterator.batch_spec
         with strategy.scope():
@@ -223,6 +234,9 @@ def _make_step_function(kind: str) -> Any:
 def _make_metrics_result_or_logs(original: Any) -> Any:
     @functools.wraps(original)
     def _get_metrics_result_or_logs(self: Any, logs: Any) -> Any:
+        watcher = current_watcher()
+        if not logs and watcher is not None and watcher.resumed_logs() is not None:
+            return watcher.resumed_logs()
         if isinstance(logs, (asynchronous_steps.AsynchronousLogs, StepLogs)):
             logs = logs.final()
         # The logs of a step are those of the global state already; a replica's own variables are not.
@@ -234,6 +248,9 @@ def _make_metrics_result_or_logs(original: Any) -> Any:
 def _make_reset_metrics(original: Any) -> Any:
     @functools.wraps(original)
     def reset_metrics(self: Any) -> None:
+        watcher = current_watcher()
+        if watcher is not None:
+            watcher.before_epoch()
         strategy = model_strategy(self)
         if strategy is None or not is_managed(strategy):
             original(self)

@@ -1,0 +1,17 @@
+"""One process with two logical CPU devices."""
+
+import pytest
+import tensorflow as tf
+
+_CPU = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
+
+
+@pytest.fixture(autouse=True)
+def _stock_keras_afterwards(monkeypatch):
+    from tfdist.callbacks import fault_tolerant_checkpoint
+    from tfdist.keras_compat.installation import uninstall
+
+    monkeypatch.setattr(fault_tolerant_checkpoint, "_num_fits", {})
+    yield
+    uninstall()

@@ -1,0 +1,465 @@
+"""`FaultTolerantCheckpoint`: a killed `fit` that is started again goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from tfdist.callbacks.agreed_run import AgreedRun, agree_on_run
+from tfdist.callbacks.callback_states import keep_csv_rows
+from tfdist.callbacks.fit_state import FitState, ModelFacts, capture_fit, restore_fit, restore_model
+from tfdist.callbacks.questions import steps_to_next_question
+from tfdist.callbacks.step_marker import StepMarker
+from tfdist.callbacks.stop_signals import StopSignals
+from tfdist.checkpointing.retention import Retention
+from tfdist.checkpointing.schedule import SaveSchedule, answer_by_clock, decide_save
+from tfdist.errors import ArgumentError, describe_problem
+from tfdist.keras_compat import job_seed
+from tfdist.keras_compat.agreement import numbers_of_all_workers
+from tfdist.keras_compat.fit_watch import FitCall, FitWatcher
+from tfdist.keras_compat.input_position import WatchedEpochs
+from tfdist.keras_compat.installation import install
+from tfdist.keras_compat.managed_strategies import is_managed, worker_position
+from tfdist.keras_compat.private_names import epoch_logs, model_strategy, set_initial_epoch
+from tfdist.snapshots import CheckpointStore, RestoredCheckpoint, Snapshot
+
+__all__ = ["FaultTolerantCheckpoint"]
+
+# Before a call of `fit` that makes the callback among its arguments: Python looks `model.fit` up before them.
+install()
+
+#: How long a save that is in flight may go on when `fit` has failed on this worker, in seconds.
+_GRACE_AFTER_ERROR_S = 5.0
+
+#: How many calls of `fit` this process has made for each directory.
+_num_fits: dict[str, int] = {}
+
+
+@dataclasses.dataclass
+class _Resumption:
+    """What a `fit` goes on from.
+
+    Attributes:
+        snapshot: The state.
+        found: The checkpoint that holds it.
+        state: What `snapshot.record` says.
+        is_done: Whether nothing is left to train.
+    """
+
+    snapshot: Snapshot
+    found: RestoredCheckpoint
+    state: FitState
+    is_done: bool
+
+
+class FaultTolerantCheckpoint(FitWatcher):
+    """Saves all that a `fit` is made of, and lets the same call of `fit` in a new process go on from there.
+
+        model.fit(dataset, epochs=10, callbacks=[tfdist.callbacks.FaultTolerantCheckpoint("checkpoints")])
+
+    Weights, optimizer, metrics within the epoch, states of random generators and of callbacks, and the position in the
+    data: training that was killed at any moment and is started again ends as it would have without the kill, with every
+    sample trained on once an epoch. docs/checkpoints.md says what is exact where, and what is not.
+
+    Every worker makes it, with the same arguments, and a directory that all see. Under parameter servers the
+    coordinator alone reads and writes. The first `fit` of a process with a directory goes on from the first `fit` of
+    the process that was killed, the second from the second. A `fit` that had ended trains nothing when it is called
+    again in a new process, unless its `epochs` has grown.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        save_interval_steps: int | None = None,
+        save_interval_s: float | None = None,
+        save_each_epoch: bool = True,
+        keep_newest: int | None = 3,
+        keep_best: int = 0,
+        monitor: str | None = None,
+        mode: str = "min",
+        keep_every_steps: int | None = None,
+        compression: str | None = None,
+        asynchronous: bool = True,
+        signals: Sequence[str] = ("SIGTERM", "SIGUSR1"),
+        exit_status: int = os.EX_TEMPFAIL,
+    ) -> None:
+        """Reads nothing yet: `fit` does.
+
+        Args:
+            directory: Where the checkpoints are, a path or a URL that `tf.io.gfile` knows.
+            save_interval_steps: Save at each step that is a multiple of it, counted over all epochs.
+            save_interval_s: Save when the last checkpoint is so many seconds old, by the chief's clock.
+            save_each_epoch: Save at the end of each epoch.
+            keep_newest: How many of the newest checkpoints stay; None for all.
+            keep_best: How many of the best by `monitor` stay.
+            monitor: A name in the logs of an epoch, such as `val_loss`.
+            mode: `min` or `max`: which value of `monitor` is the best.
+            keep_every_steps: The first checkpoint of every so many steps stays for good.
+            compression: None, or `gzip`.
+            asynchronous: Whether training goes on while a checkpoint is written.
+            signals: On which signals to save, end `fit`, and end the process with `exit_status`.
+            exit_status: That status. 75 is EX_TEMPFAIL of sysexits.h, "try again later".
+
+        Raises:
+            ArgumentError: An argument is out of range.
+        """
+        super().__init__()
+        self._schedule = SaveSchedule(save_interval_steps, save_interval_s, save_each_epoch)
+        self._retention = Retention(keep_newest, keep_best, monitor, mode, keep_every_steps)
+        self._directory = os.fspath(directory)
+        self._compression = compression
+        self._is_asynchronous = asynchronous
+        self._signals = StopSignals(signals)
+        self._exit_status = exit_status
+        self._asks = bool(signals) or self._schedule.needs_clock
+        self._call: FitCall | None = None
+        CheckpointStore(self._directory, compression=compression)  # refuses what it cannot take
+        install()
+
+    def before_fit(self, call: FitCall) -> None:
+        """Chooses the checkpoint to go on from. Collective: all workers agree on it."""
+        self._strategy = model_strategy(call.model)
+        self._stack = contextlib.ExitStack()
+        _refuse_foreign_strategy(self._strategy)
+        self._call = call
+        self._task, self._num_tasks = (0, 1) if self._strategy is None else worker_position(self._strategy)
+        self._number = _num_fits.get(self._directory, 0)
+        _num_fits[self._directory] = self._number + 1
+        self._stack.enter_context(self._signals.listening())
+        self._reset()
+        run = self._agree_on_run()
+        self._stack.callback(self._close_store)
+        self._resumption = self._choose(run)
+        resumption = self._resumption
+        if resumption is not None:
+            for logger, append in keep_csv_rows(call.callbacks):
+                self._stack.callback(setattr, logger, "append", append)
+        seed = None if resumption is None else resumption.state.agreed_seed
+        if resumption is not None or self._num_tasks == 1:
+            job_seed.use(seed)
+
+    def _reset(self) -> None:
+        self._epochs: WatchedEpochs | None = None
+        self._epoch = 0
+        self._num_epochs_ended = 0
+        self._epoch_metrics: dict[str, float] = {}
+        self._is_begun = self._is_restored = self._has_failed = False
+        self._marker: StepMarker | None = None
+        self._first_step = self._step = 0
+        self._last_saved_step: int | None = None
+        self._last_save_time = self._last_question_time = time.monotonic()
+        self._last_question = self._next_question = 0
+        self._logs: dict[str, Any] | None = None
+        self._facts: ModelFacts | None = None
+        self._is_told_of_generator = False
+
+    def _agree_on_run(self) -> AgreedRun:
+        strategy = self._strategy
+
+        def make_store(run: str) -> CheckpointStore:
+            return CheckpointStore(
+                self._directory,
+                task=self._task,
+                num_tasks=self._num_tasks,
+                run=run,
+                retention=self._retention,
+                compression=self._compression,
+                cluster={
+                    "strategy": "none" if strategy is None else type(strategy).__name__,
+                    "workers": self._num_tasks,
+                    "replicas": 1 if strategy is None else strategy.num_replicas_in_sync,
+                },
+            )
+
+        agreed = agree_on_run(strategy, make_store)
+        self._store = agreed.store
+        return agreed
+
+    def _choose(self, run: AgreedRun) -> _Resumption | None:
+        if run.chosen is None:
+            return None
+        restored = self._store.restore(run.chosen)
+        assert restored is not None
+        snapshot, found = restored
+        state = FitState.from_record(snapshot.record)
+        self._first_step = self._step = found.step
+        if state.fit < self._number:
+            return None  # of an earlier fit of this process: this one begins with the model as it is
+        is_done = state.fit > self._number or (state.is_complete and self._present_call.epochs <= state.epoch_limit)
+        if self._task == 0:
+            if is_done:
+                logging.warning(
+                    "Nothing is left to train: %s in %s is of a training that has ended, of %d epochs. Raise epochs to "
+                    "go on, or name another directory to train anew.",
+                    found.name,
+                    self._directory,
+                    state.epoch_limit,
+                )
+            else:
+                logging.warning(
+                    "Training goes on from %s in %s: epoch %d, %d steps of it done.",
+                    found.name,
+                    self._directory,
+                    state.epoch + 1,
+                    0 if state.position is None else state.position["step"],
+                )
+        self._last_saved_step = found.step
+        self._epoch_metrics = dict(snapshot.record.get("metrics", {}))
+        return _Resumption(snapshot, found, state, is_done)
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Tells Keras at which epoch to begin."""
+        if self._call is None:
+            raise _fit_of_before()
+        self._is_begun = True
+        self._marker = StepMarker.put_on(self.model)
+        self._stack.callback(self._marker.take_off)
+        if self._resumption is not None:
+            epoch = self._present_call.epochs if self._resumption.is_done else self._resumption.state.epoch
+            set_initial_epoch(self.model, epoch)
+
+    def before_epoch(self) -> None:
+        """Restores what the hooks at the begin of an epoch read: weights, optimizer, callbacks."""
+        if self._is_begun and self._resumption is not None and not self._is_restored:
+            self._is_restored = True
+            self._restore(with_position=False)
+            if self._resumption.state.position is None:
+                self._resumption = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Takes note of the epoch."""
+        self._epoch = epoch
+
+    def before_steps(self, epochs: WatchedEpochs) -> None:
+        """Restores all, and goes to the position in the data."""
+        if self._epochs is not None:  # one more step was handed out after `before_step` was told of the last
+            self._first_step = self._step + epochs.steps_per_execution
+        self._epochs = epochs
+        resumption, self._resumption = self._resumption, None
+        if resumption is None:
+            self._next_question = self._last_question = self._first_step
+            return
+        self._logs = resumption.state.logs
+        goes_on = self._restore(with_position=True, resumption=resumption)
+        self._first_step = resumption.found.step - (epochs.step if goes_on else 0)
+        self._next_question = self._last_question = self._first_step + epochs.step
+
+    def _restore(self, *, with_position: bool, resumption: _Resumption | None = None) -> bool:
+        resumption = resumption or self._resumption
+        assert resumption is not None
+        callbacks = self._all_callbacks()
+        origin = f"{resumption.found.name} in {self._directory}"
+        if not with_position:
+            restore_model(self.model, callbacks, resumption.snapshot, resumption.state, origin)
+            return False
+        assert self._epochs is not None
+        return restore_fit(
+            self.model,
+            callbacks,
+            self._epochs,
+            snapshot=resumption.snapshot,
+            found=resumption.found,
+            state=resumption.state,
+            origin=origin,
+        )
+
+    @property
+    def _present_call(self) -> FitCall:
+        assert self._call is not None
+        return self._call
+
+    def _all_callbacks(self) -> list[Any]:
+        history = self.model.history
+        added = [history] if all(history is not callback for callback in self._present_call.callbacks) else []
+        return [callback for callback in (*self._present_call.callbacks, *added) if callback is not self]
+
+    def before_step(self, epochs: WatchedEpochs) -> None:
+        """Saves if that is due; after a signal, ends the process."""
+        self._step = step = self._first_step + epochs.step
+        if self._num_tasks == 1:
+            signal_number = self._signals.received
+            interval_s = self._schedule.interval_s
+            time_has_come = interval_s is not None and time.monotonic() - self._last_save_time >= interval_s
+        elif step >= self._next_question and self._asks:
+            signal_number, time_has_come = self._ask(step)
+        else:
+            signal_number, time_has_come = 0, False
+        interval = self._schedule.interval_steps
+        if not (signal_number or time_has_come or epochs.step == 0 or (interval and step % interval == 0)):
+            return
+        decision = decide_save(
+            self._schedule,
+            step=step,
+            last_saved_step=self._last_saved_step,
+            epoch_ends=epochs.step == 0 and self._num_epochs_ended > 0,
+            time_has_come=time_has_come,
+            request=f"signal {signal_number}" if signal_number else None,
+        )
+        if epochs.step > 0:
+            self._logs = None
+        if decision.save and self._may_save(epochs):
+            self._save(step, self._epoch, epochs, wait=bool(signal_number))
+        if signal_number:
+            self._end_process(signal_number, step)
+
+    def _may_save(self, epochs: WatchedEpochs) -> bool:
+        if epochs.kind != "epoch" or epochs.step == 0:
+            return True
+        if not self._is_told_of_generator and self._task == 0:
+            self._is_told_of_generator = True
+            logging.warning(
+                "Training is saved at the ends of epochs only: its data come from a Python generator, whose position "
+                "cannot be saved, nor found again in a new process. A tf.data.Dataset or a keras.utils.PyDataset can."
+            )
+        return False
+
+    def _ask(self, step: int) -> tuple[int, bool]:
+        """Learns of signals and of the chief's clock from all workers. Collective."""
+        now = time.monotonic()
+        steps_before = max(step - self._last_question, 1)
+        seconds_before = now - self._last_question_time
+        time_has_come, longest = False, None
+        if self._schedule.needs_clock:
+            answer = answer_by_clock(
+                self._schedule,
+                step=step,
+                now=now,
+                last_save_time=self._last_save_time,
+                seconds_per_step=seconds_before / steps_before,
+            )
+            time_has_come, longest = answer.save, answer.next_step - step
+        steps = steps_to_next_question(steps_before=steps_before, seconds_before=seconds_before, longest=longest)
+        table = numbers_of_all_workers(self._strategy, [self._signals.received, int(time_has_come), max(steps, 1)])
+        self._last_question, self._last_question_time = step, now
+        self._next_question = step + int(table[0, 2])
+        return int(table[:, 0].max()), bool(table[0, 1])
+
+    def _save(self, step: int, epoch: int, epochs: WatchedEpochs | None, *, wait: bool, logs: Any = None) -> bool:
+        self._last_saved_step, self._last_save_time = step, time.monotonic()
+        if epochs is not None and epochs.step > 0 and epochs.num_batches is None and logs is None:
+            assert self._marker is not None
+            logs = epoch_logs(self.model, self._marker.logs) if self._marker.logs else self._logs
+        state = FitState(
+            fit=self._number,
+            epoch=epoch,
+            epoch_limit=self._present_call.epochs,
+            is_complete=epochs is None,
+            agreed_seed=job_seed.agreed_seed(),
+            logs=None if logs is None else {name: float(value) for name, value in logs.items()},
+        )
+        if self._facts is None:
+            self._facts = ModelFacts.of(self.model)
+        snapshot = capture_fit(
+            self.model,
+            self._all_callbacks(),
+            epochs,
+            state,
+            self._facts,
+            is_chief=self._task == 0,
+            metrics=self._epoch_metrics,
+        )
+        return self._store.save(snapshot, step=step, epoch=epoch, wait=wait or not self._is_asynchronous)
+
+    def _end_process(self, signal_number: int, step: int) -> None:
+        self._meet()
+        logging.warning(
+            "Training was asked to end by signal %d and ends after step %d with status %d, to be started again.",
+            signal_number,
+            step,
+            self._exit_status,
+        )
+        self._signals.received = 0
+        raise SystemExit(self._exit_status)
+
+    def _meet(self) -> None:
+        """Waits until every worker has written its part, and the chief all. Collective."""
+        self._store.wait()
+        if self._num_tasks > 1:
+            numbers_of_all_workers(self._strategy, [0])
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Takes note of the logs."""
+        self._num_epochs_ended += 1
+        self._epoch_metrics = {
+            name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))
+        }
+
+    def resumed_logs(self) -> dict[str, Any] | None:
+        """The logs of an epoch that was resumed after its last step."""
+        return self._logs
+
+    def after_fit(self) -> None:
+        """Saves the end of training and waits for it. Collective."""
+        if self._resumption is not None:  # nothing was left to train
+            self._restore(with_position=False)
+            return
+        step = self._first_step
+        if self._epochs is not None:
+            step = self._step + self._epochs.steps_per_execution
+        self._save(step, self._epoch + 1 if self._epochs is not None else 0, None, wait=True)
+        self._meet()
+
+    def _close_store(self) -> None:
+        """Ends the writing thread. After an error its save may wait for a worker that is gone: it gets little time."""
+        closing = threading.Thread(target=self._store.close, name="tfdist-checkpoint-end", daemon=True)
+        closing.start()
+        closing.join(_GRACE_AFTER_ERROR_S if self._has_failed and self._num_tasks > 1 else None)
+        if closing.is_alive():
+            logging.warning("The checkpoint that was being written when fit failed is left unfinished.")
+
+    def after_error(self, error: BaseException) -> None:
+        """Saves the state after the last whole step, where there is one process and it is known."""
+        self._has_failed = not isinstance(error, SystemExit)
+        if isinstance(error, SystemExit) or self._num_tasks > 1:
+            return
+        epochs, marker = self._epochs, self._marker
+        if epochs is None or marker is None or marker.is_in_step or epochs.is_exhausted or epochs.step == 0:
+            return
+        if not self._may_save(epochs) or self._step + epochs.steps_per_execution != self._first_step + epochs.step:
+            return
+        try:
+            logs = epoch_logs(self.model, marker.logs) if epochs.may_be_at_end and marker.logs else None
+            self._save(self._first_step + epochs.step, self._epoch, epochs, wait=True, logs=logs)
+        except Exception as problem:
+            logging.warning("The state at the error could not be saved: %s", problem)
+
+    def leave_fit(self) -> None:
+        """Ends the writing thread, and stops listening to signals."""
+        late = self._signals.received
+        self._stack.close()
+        self._call = self._epochs = self._resumption = None
+        if late:  # it came after the last step: its effect is the usual one
+            os.kill(os.getpid(), late)
+
+
+def _fit_of_before() -> ArgumentError:
+    return ArgumentError(
+        describe_problem(
+            "This call of fit began before tfdist was loaded",
+            received="a FaultTolerantCheckpoint that was made among the arguments of fit, for a model of no strategy",
+            expected="`from tfdist.callbacks import FaultTolerantCheckpoint` before the line that calls fit",
+            fix="Import it at the head of the file.",
+        )
+    )
+
+
+def _refuse_foreign_strategy(strategy: tf.distribute.Strategy | None) -> None:
+    if strategy is None or is_managed(strategy):
+        return
+    raise ArgumentError(
+        describe_problem(
+            "The model belongs to a strategy that tfdist did not make",
+            received=f"a {type(strategy).__name__} (from the scope in which the model was made)",
+            expected="a strategy of tfdist's, or none",
+            fix="Make it with tfdist.auto_strategy() or one of the other factories.",
+        )
+    )
