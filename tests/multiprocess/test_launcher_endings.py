@@ -28,7 +28,10 @@ def wait_for_tasks(directory: Path, *names):
     wait_for(lambda: all((directory / name).exists() for name in names), lambda: f"not started: {names}")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)],
+)
 def test_a_signal_ends_the_job(launch, tmp_path, number, status):
     launcher = launch(family(), "--workers", "2")
     wait_for_tasks(tmp_path, "worker 0", "worker 1")

@@ -13,7 +13,8 @@ from tfdist.errors import ArgumentError, describe_problem
 _USAGE = """tfdist run [options] SCRIPT [arguments of the script]
        tfdist run [options] -m MODULE [arguments of the module]"""
 _EPILOG = """Whatever follows SCRIPT or MODULE belongs to it. The exit status is 0, that of the first task that failed
-(128 + the signal if one killed it), 130 after Ctrl-C, 143 after SIGTERM, or 2 for an unusable command."""
+(128 + the signal if one killed it), 130 after Ctrl-C, 143 after SIGTERM (75 where training
+saved a checkpoint and ended for it), or 2 for an unusable command."""
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
@@ -35,6 +36,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--max-restarts", metavar="K", default="0", help="how many failures to start the job again after (0)")
     option("--max-preemptions", metavar="P", help="how many preemptions to start it again after (as --max-restarts)")
     option("--evaluator-grace-s", metavar="S", default="600", help="how long the evaluator may go on after training")
+    option("--stop-grace-s", metavar="S", default="30", help="how long tasks may take to end (and save) when asked to")
     option("--threads-per-task", metavar="T", help="threads of each task (the cores divided between the workers)")
     option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
     option("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script, and its arguments")
@@ -65,6 +67,7 @@ def execute(options: argparse.Namespace) -> int:
         rules=LifecycleRules(
             start_timeout_s=read_seconds("--start-timeout-s", options.start_timeout_s),
             evaluator_grace_s=read_seconds("--evaluator-grace-s", options.evaluator_grace_s),
+            stop_grace_s=read_seconds("--stop-grace-s", options.stop_grace_s),
         ),
         restarts=RestartPolicy(
             max_restarts=read_whole_number("--max-restarts", options.max_restarts, minimum=0),

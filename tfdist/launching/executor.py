@@ -45,7 +45,7 @@ from tfdist.launching.task_output import TaskOutput
 
 _TICK_S = 0.05
 _DRAIN_LIMIT_S = 2.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)

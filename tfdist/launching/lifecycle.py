@@ -11,14 +11,17 @@ The rules:
   count. An evaluator may go on for `evaluator_grace_s`.
 - A task that ends with another status, without having been asked to end, fails the job. The others get
   `failure_grace_s`, in which their own reports of the failure arrive, and are then asked to end.
-- A task that was asked to end and has not within `kill_grace_s` is killed.
+- A task that was asked to end and has not within `kill_grace_s` is killed; `stop_grace_s` it is when somebody ended the
+  job, so that a checkpoint can be saved.
 - A task that does not reach the phase `connecting` within `start_timeout_s` of the first one fails the job, and so does
   one that ends before it, while another waits in that phase. Jobs in which no task reports phases are not judged.
-- SIGINT or SIGTERM to the launcher asks all to end; a second SIGINT kills them.
+- SIGINT, SIGTERM, SIGHUP or SIGUSR1 to the launcher asks all to end; a second SIGINT kills them. When every task that
+  trains then ends with EX_TEMPFAIL, as one does that has saved and wants to be started again, so does the launcher.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from dataclasses import dataclass, replace
 
@@ -45,6 +48,7 @@ class LifecycleRules:
     evaluator_grace_s: float = 600.0
     failure_grace_s: float = 2.0
     kill_grace_s: float = 10.0
+    stop_grace_s: float = 30.0
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ def step(state: JobState, event: Event) -> tuple[JobState, tuple[Decision, ...]]
     state, decisions = _enforce_deadlines(state, event.now)
     if not state.running and not state.is_finished:
         outcome = state.outcome or JobOutcome(0, "every task ended with status 0")
+        if outcome.was_ended and all(task.returncode == os.EX_TEMPFAIL for task in state.training_tasks):
+            outcome = replace(outcome, status=os.EX_TEMPFAIL)
         state = replace(state, outcome=outcome, is_finished=True)
         decisions = (*decisions, Finish(outcome.status, outcome.reason))
     return state, decisions
@@ -218,11 +224,12 @@ def _enforce_deadlines(state: JobState, now: float) -> tuple[JobState, tuple[Dec
         for task in state.running
         if task.ask_at is not None and task.ask_at <= now and not task.was_asked and task.name not in to_kill
     ]
+    grace_s = state.rules.stop_grace_s if state.outcome and state.outcome.was_ended else state.rules.kill_grace_s
     decisions: list[Decision] = []
     for name in to_kill:
         state = _update(state, name, kill_at=None, was_asked=True)
     for name in to_ask:
-        state = _update(state, name, was_asked=True, kill_at=now + state.rules.kill_grace_s)
+        state = _update(state, name, was_asked=True, kill_at=now + grace_s)
     if to_ask:
         decisions.append(Ask(tuple(to_ask), reason))
     if to_kill:

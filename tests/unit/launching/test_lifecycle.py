@@ -7,7 +7,7 @@ import pytest
 from tfdist.launching.decisions import Ask, ClockTicked, Finish, Kill, PhaseReported, SignalReceived, TaskExited
 from tfdist.launching.lifecycle import JobState, LifecycleRules, TaskState, step
 
-RULES = LifecycleRules(start_timeout_s=300, evaluator_grace_s=600, failure_grace_s=2, kill_grace_s=10)
+RULES = LifecycleRules(start_timeout_s=300, evaluator_grace_s=600, failure_grace_s=2, kill_grace_s=10, stop_grace_s=30)
 W0, W1, CHIEF, PS, EVALUATOR = "worker 0", "worker 1", "chief", "ps 0", "evaluator"
 TWO_WORKERS = (W0, W1)
 COORDINATED = (CHIEF, W0, W1, PS)
@@ -164,13 +164,30 @@ def test_a_task_that_ends_after_it_connected_leaves_nobody_waiting():
     assert decided == []
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 138)],
+)
 def test_a_signal_ends_all_in_order(number, status):
     decided, _ = live(
-        TWO_WORKERS, SignalReceived(number, 5), exited(W0, -15, 6), tick(14.9), tick(15), exited(W1, -9, 15.1)
+        TWO_WORKERS, SignalReceived(number, 5), exited(W0, -15, 6), tick(34.9), tick(35), exited(W1, -9, 35.1)
     )
     reason = f"the launcher received {number.name}"
-    assert decided == [(5, Ask(TWO_WORKERS, reason)), (15, Kill((W1,), reason)), (15.1, Finish(status, reason))]
+    assert decided == [(5, Ask(TWO_WORKERS, reason)), (35, Kill((W1,), reason)), (35.1, Finish(status, reason))]
+
+
+@pytest.mark.parametrize(("statuses", "status"), [((75, 75), 75), ((75, 0), 143), ((75, -15), 143), ((75, 1), 143)])
+def test_a_signal_after_which_training_was_saved(statuses, status):
+    decided, _ = live(
+        TWO_WORKERS, SignalReceived(signal.SIGTERM, 5), exited(W0, statuses[0], 6), exited(W1, statuses[1], 7)
+    )
+    assert decided[-1] == (7, Finish(status, "the launcher received SIGTERM"))
+
+
+def test_servers_do_not_count_when_training_was_saved():
+    ends = [exited(name, 75 if name == CHIEF else -15, 6) for name in COORDINATED]
+    decided, _ = live(COORDINATED, SignalReceived(signal.SIGTERM, 5), *ends)
+    assert decided[-1] == (6, Finish(75, "the launcher received SIGTERM"))
 
 
 def test_a_second_ctrl_c_kills_at_once_a_second_sigterm_does_not():
