@@ -19,12 +19,12 @@ def undisturbed(kind, data):
 @pytest.mark.parametrize(
     ("kind", "data", "step"),
     [
-        ("none", arrays, 1),
+        pytest.param("none", arrays, 1, marks=pytest.mark.campaign),
         ("none", arrays, STEPS),
         ("none", shuffled_dataset, STEPS - 1),
-        ("none", shuffled_dataset, STEPS + 1),
+        pytest.param("none", shuffled_dataset, STEPS + 1, marks=pytest.mark.campaign),
         ("mirrored", arrays, 2 * STEPS + 2),
-        ("mirrored", shuffled_dataset, 2 * STEPS),
+        pytest.param("mirrored", shuffled_dataset, 2 * STEPS, marks=pytest.mark.campaign),
         ("mirrored", shuffled_dataset, 3 * STEPS - 1),
     ],
 )
