@@ -77,6 +77,14 @@ def test_a_second_fit_of_a_process(tmp_path):
     assert_equal(found, other.run().result())
 
 
+def test_a_fit_that_is_made_again_in_its_process(tmp_path):
+    """As in a notebook, after an interruption."""
+    training = Training()
+    with pytest.raises(Killed):
+        training.run(checkpoint(tmp_path, save_interval_steps=1), kill_at=STEPS + 2)
+    assert_equal(training.run(checkpoint(tmp_path)).result(), undisturbed())
+
+
 def test_rows_of_a_csv_file(tmp_path):
     def callbacks(name):
         return lambda: [keras.callbacks.CSVLogger(tmp_path / name)]
