@@ -62,7 +62,7 @@ campaign: export TFDIST_MATRIX := full
 campaign: export TFDIST_RANDOM_MODELS := 200
 campaign: $(VENV)/.test $(OLD_VENV)/.test
 	$(VENV)/bin/python -m pytest -m '' tests/recipes tests/matrix tests/verification tests/tensorflow tests/multiprocess \
-		tests/checkpoints
+		tests/checkpoints tests/callbacks tests/faults
 	$(OLD_VENV)/bin/python -m pytest -m ''
 
 benchmark: $(VENV)/.benchmark

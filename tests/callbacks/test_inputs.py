@@ -85,15 +85,15 @@ def generator():
 @pytest.mark.parametrize(
     ("kind", "data", "step"),
     [
-        ("none", of_unknown_size, 3),
+        pytest.param("none", of_unknown_size, 3, marks=pytest.mark.campaign),
         ("mirrored", of_unknown_size, STEPS),
-        ("none", of_unknown_size, STEPS + 2),
-        ("mirrored", endless, 6),
+        pytest.param("none", of_unknown_size, STEPS + 2, marks=pytest.mark.campaign),
+        pytest.param("mirrored", endless, 6, marks=pytest.mark.campaign),
         ("none", longer_than_an_epoch, 4),
-        ("none", random_dataset, STEPS + 3),
+        pytest.param("none", random_dataset, STEPS + 3, marks=pytest.mark.campaign),
         ("mirrored", from_generator, STEPS + 3),
-        ("none", py_dataset, STEPS + 3),
-        ("mirrored", shuffled_py_dataset, STEPS + 3),
+        pytest.param("none", py_dataset, STEPS + 3, marks=pytest.mark.campaign),
+        ("none", shuffled_py_dataset, STEPS + 3),
     ],
 )
 def test_exact(tmp_path, kind, data, step):

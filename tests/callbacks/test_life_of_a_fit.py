@@ -77,6 +77,14 @@ def test_a_second_fit_of_a_process(tmp_path):
     assert_equal(found, other.run().result())
 
 
+def test_a_fit_that_is_made_again_in_its_process(tmp_path):
+    """As in a notebook, after an interruption."""
+    training = Training()
+    with pytest.raises(Killed):
+        training.run(checkpoint(tmp_path, save_interval_steps=1), kill_at=STEPS + 2)
+    assert_equal(training.run(checkpoint(tmp_path)).result(), undisturbed())
+
+
 def test_rows_of_a_csv_file(tmp_path):
     def callbacks(name):
         return lambda: [keras.callbacks.CSVLogger(tmp_path / name)]
@@ -92,7 +100,7 @@ def test_rows_of_a_csv_file(tmp_path):
     assert (tmp_path / "found.csv").read_text() == (tmp_path / "expected.csv").read_text()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGUSR1", marks=pytest.mark.campaign)])
 def test_asked_to_end(tmp_path, name):
     class Ask(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -149,7 +157,9 @@ def test_another_model(tmp_path):
     assert sorted(os.listdir(tmp_path)) == before
 
 
-@pytest.mark.parametrize(("before", "after"), [("none", "mirrored"), ("mirrored", "none")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("none", "mirrored"), pytest.param("mirrored", "none", marks=pytest.mark.campaign)]
+)
 def test_another_strategy(tmp_path, before, after):
     """Rows come as before; dropout draws other numbers with another number of replicas."""
 
@@ -169,6 +179,7 @@ def test_another_strategy(tmp_path, before, after):
         np.testing.assert_allclose(found[name], value, rtol=2e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.campaign
 def test_without_a_seed_of_the_users(tmp_path):
     """What tfdist draws in its place is saved: two runs that go on from one checkpoint are equal."""
 

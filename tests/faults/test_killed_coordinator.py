@@ -78,7 +78,8 @@ def run(directory, kill_at, killed=None):
         return None
 
 
-@pytest.mark.parametrize("killed", ["chief", pytest.param("ps 0", marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("killed", ["chief", "ps 0"])
 def test_a_job_that_is_started_again(tmp_path, killed):
     """Every row counts once an epoch in what goes on, and no checkpointed step is lost."""
     kill_at = STEPS + 12

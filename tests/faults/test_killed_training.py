@@ -123,7 +123,7 @@ def draw_plan(draw, kind):
     num_workers = WORKERS[kind]
     task = draw.choice([f"worker {draw.randrange(num_workers)}", "all"])
     if draw.random() < 0.5:
-        return {"task": task, "steps": draw.randint(3, 7)}
+        return {"task": task, "steps": draw.randint(5, 8)}
     return {"task": task, "operation": draw.randint(1, 24 if task in ("worker 0", "all") else 8)}
 
 
@@ -163,4 +163,6 @@ def test_another_number_of_workers(tmp_path, before, after):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_killed_five_times(tmp_path, kind, seed):
     draw = random.Random(f"{kind} {seed}")
-    check_equal(tmp_path, kind, [draw_plan(draw, kind) for _ in range(5)])
+    # At the fifth step of a life the save of its second is complete, since that of its fourth has waited for it.
+    first = {"task": "all", "steps": 5}
+    check_equal(tmp_path, kind, [first, *(draw_plan(draw, kind) for _ in range(4))])

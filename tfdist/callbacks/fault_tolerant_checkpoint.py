@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -39,7 +40,7 @@ install()
 #: How long a save that is in flight may go on when `fit` has failed on this worker, in seconds.
 _GRACE_AFTER_ERROR_S = 5.0
 
-#: How many calls of `fit` this process has made for each directory.
+#: How many calls of `fit` have ended in this process, for each directory. One that failed is made again.
 _num_fits: dict[str, int] = {}
 
 
@@ -133,7 +134,6 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._call = call
         self._task, self._num_tasks = (0, 1) if self._strategy is None else worker_position(self._strategy)
         self._number = _num_fits.get(self._directory, 0)
-        _num_fits[self._directory] = self._number + 1
         self._stack.enter_context(self._signals.listening())
         self._reset()
         run = self._agree_on_run()
@@ -278,9 +278,10 @@ class FaultTolerantCheckpoint(FitWatcher):
         return self._call
 
     def _all_callbacks(self) -> list[Any]:
-        history = self.model.history
-        added = [history] if all(history is not callback for callback in self._present_call.callbacks) else []
-        return [callback for callback in (*self._present_call.callbacks, *added) if callback is not self]
+        given = self._present_call.callbacks
+        history = getattr(self.model, "history", None)  # Keras adds one
+        added = [history] if history is not None and all(history is not callback for callback in given) else []
+        return [callback for callback in (*given, *added) if callback is not self]
 
     def before_step(self, epochs: WatchedEpochs) -> None:
         """Saves if that is due; after a signal, ends the process."""
@@ -354,7 +355,7 @@ class FaultTolerantCheckpoint(FitWatcher):
             epoch_limit=self._present_call.epochs,
             is_complete=epochs is None,
             agreed_seed=job_seed.agreed_seed(),
-            logs=None if logs is None else {name: float(value) for name, value in logs.items()},
+            logs=None if logs is None else _numbers(logs),
         )
         if self._facts is None:
             self._facts = ModelFacts.of(self.model)
@@ -389,9 +390,7 @@ class FaultTolerantCheckpoint(FitWatcher):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Takes note of the logs."""
         self._num_epochs_ended += 1
-        self._epoch_metrics = {
-            name: float(value) for name, value in (logs or {}).items() if isinstance(value, (int, float))
-        }
+        self._epoch_metrics = _numbers(logs or {})
 
     def resumed_logs(self) -> dict[str, Any] | None:
         """The logs of an epoch that was resumed after its last step."""
@@ -399,6 +398,7 @@ class FaultTolerantCheckpoint(FitWatcher):
 
     def after_fit(self) -> None:
         """Saves the end of training and waits for it. Collective."""
+        _num_fits[self._directory] = self._number + 1
         if self._resumption is not None:  # nothing was left to train
             self._restore(with_position=False)
             return
@@ -439,6 +439,10 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._call = self._epochs = self._resumption = None
         if late:  # it came after the last step: its effect is the usual one
             os.kill(os.getpid(), late)
+
+
+def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in logs.items() if np.ndim(value) == 0 and not isinstance(value, str)}
 
 
 def _fit_of_before() -> ArgumentError:
