@@ -105,13 +105,13 @@ def test_the_epoch_at_which_fit_begins():
     assert private_names.epoch_logs(model, {"loss": 1.0}).keys() == {"loss"}
 
 
-def test_attributes_of_callbacks_with_a_state():
+def test_attributes_of_callbacks_with_a_state(tmp_path):
     model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     made = {
-        keras.callbacks.ModelCheckpoint: ("x.keras",),
-        keras.callbacks.CSVLogger: ("x.csv",),
-        keras.callbacks.TensorBoard: ("x",),
+        keras.callbacks.ModelCheckpoint: (str(tmp_path / "x.keras"),),
+        keras.callbacks.CSVLogger: (str(tmp_path / "x.csv"),),
+        keras.callbacks.TensorBoard: (str(tmp_path),),
     }
     for kind, attributes in private_names.CALLBACK_ATTRIBUTES.items():
         callback = kind(*made.get(kind, ()))
