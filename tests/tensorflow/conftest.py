@@ -1,4 +1,4 @@
-"""One process with four logical CPU devices."""
+"""One process with four logical CPU devices, as in the other directories: one process runs them all."""
 
 import pytest
 import tensorflow as tf

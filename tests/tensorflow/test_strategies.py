@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import keras
 import pytest
@@ -39,10 +40,16 @@ def test_cross_device_ops_are_passed_on():
     assert strategy.extended._cross_device_ops is ops
 
 
-@pytest.mark.parametrize("devices", [None, ["CPU:0", "/cpu:1"]])
-def test_no_collectives_between_cpu_devices_of_one_process(devices):
-    strategy = tfdist.mirrored_strategy(devices)
-    assert isinstance(strategy.extended._cross_device_ops, tf.distribute.ReductionToOneDevice)
+@pytest.mark.parametrize("device", ["CPU:9", "GPU:0", "/cpu:4", "/job:localhost/replica:0/task:0/device:CPU:4"])
+def test_devices_that_do_not_exist_are_refused(device):
+    """TensorFlow would wait for them for ever."""
+    with pytest.raises(ArgumentError, match=r"(?s)not there: " + re.escape(device) + r".*CPU:0, CPU:1, CPU:2, CPU:3"):
+        tfdist.mirrored_strategy(["CPU:0", device])
+
+
+@pytest.mark.parametrize("devices", [["CPU:0", "/cpu:1"], ["cpu:2", "/device:CPU:3"]])
+def test_devices_under_other_names(devices):
+    assert tfdist.mirrored_strategy(devices).num_replicas_in_sync == 2
 
 
 @pytest.fixture

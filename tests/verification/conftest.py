@@ -1,10 +1,13 @@
-"""One process with two logical CPU devices, and one strategy; records go to a temporary directory."""
+"""One process with four logical CPU devices, as in the other directories: one process runs them all.
+
+There is one strategy, of two of them; records go to a temporary directory.
+"""
 
 import pytest
 import tensorflow as tf
 
 _CPU = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 2)
+tf.config.set_logical_device_configuration(_CPU, [tf.config.LogicalDeviceConfiguration()] * 4)
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +15,7 @@ def strategy():
     import tfdist
     from tfdist.keras_compat.installation import uninstall
 
-    yield tfdist.mirrored_strategy()
+    yield tfdist.mirrored_strategy(["CPU:0", "CPU:1"])
     uninstall()
 
 

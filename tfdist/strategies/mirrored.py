@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.environment import cluster_config
+from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.private_names import use_fresh_collective_keys
 from tfdist.strategies.managing import refuse_cluster, take_care_of
 
@@ -22,15 +23,14 @@ def mirrored_strategy(
     Args:
         devices: Devices to train on, such as `["GPU:0", "GPU:1"]`. All GPUs by default; without GPUs, all logical CPU
             devices (more than one only if `tf.config.set_logical_device_configuration` made them).
-        cross_device_ops: How the replicas exchange gradients. By default TensorFlow's choice on GPUs (NCCL), and on
-            CPU devices `tf.distribute.ReductionToOneDevice`: nothing there is gained by a ring of collectives between
-            threads of one process, and such a ring has been seen to wait for ever (docs/design/exactness.md).
+        cross_device_ops: How the replicas exchange gradients. TensorFlow's choice by default (NCCL on GPUs).
 
     Returns:
         The strategy. Its number of replicas is the number of devices.
 
     Raises:
-        ArgumentError: In a process of a cluster of several workers, which would each train a model of its own.
+        ArgumentError: In a process of a cluster of several workers, which would each train a model of its own; or a
+            device does not exist.
         ClusterConfigError: TF_CONFIG breaks a rule.
     """
     cluster = cluster_config()
@@ -43,13 +43,32 @@ def mirrored_strategy(
         )
     if devices is None and not tf.config.list_physical_devices("GPU"):
         devices = [device.name for device in tf.config.list_logical_devices("CPU")]
-    if cross_device_ops is None and devices is not None and all(_is_cpu(device) for device in devices):
-        cross_device_ops = tf.distribute.ReductionToOneDevice()
+    _refuse_missing(devices)
     use_fresh_collective_keys(tf.distribute.MirroredStrategy)
     strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=cross_device_ops)
     logging.info("MirroredStrategy on %d devices: %s", strategy.num_replicas_in_sync, strategy.extended.worker_devices)
     return take_care_of(strategy, cluster)
 
 
-def _is_cpu(device: str) -> bool:
-    return tf.DeviceSpec.from_string(device if "/" in device else f"/device:{device}").device_type == "CPU"
+def _refuse_missing(devices: Sequence[str] | None) -> None:
+    """Raises `ArgumentError` when a device does not exist.
+
+    TensorFlow makes the strategy all the same, places the work of such a device on another one, and then waits for ever
+    for its part of the first collective (seen with TensorFlow 2.21).
+    """
+    there = {device.name.rpartition("/device:")[2] for device in tf.config.list_logical_devices()}
+    missing = [device for device in devices or () if _short_name(device) not in there]
+    if missing:
+        raise ArgumentError(
+            describe_problem(
+                "A device of the strategy does not exist",
+                received=f"devices={list(devices or ())} (from the call); not there: {', '.join(missing)}",
+                expected=f"devices among {', '.join(sorted(there))}",
+                fix="Name devices that exist; tf.config.set_logical_device_configuration makes several of one.",
+            )
+        )
+
+
+def _short_name(device: str) -> str:
+    spec = tf.DeviceSpec.from_string(device if "/" in device else f"/device:{device}")
+    return f"{spec.device_type}:{spec.device_index or 0}"
