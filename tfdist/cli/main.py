@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import NoReturn
 
 from tfdist import __version__
-from tfdist.cli import run_command, verify_command
+from tfdist.cli import doctor_command, run_command, verify_command
 from tfdist.errors import ArgumentError, TfdistError, describe_problem
 
 _USAGE_ERROR_STATUS = 2
-_COMMANDS: dict[str, ModuleType] = {"run": run_command, "verify": verify_command}
+_COMMANDS: dict[str, ModuleType] = {"run": run_command, "verify": verify_command, "doctor": doctor_command}
 
 
 class _Parser(argparse.ArgumentParser):
