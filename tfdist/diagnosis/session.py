@@ -140,7 +140,7 @@ class Session:
             is_local = address_is_local(self._addresses[task])
             with self._lock:
                 self._own = replace(self._own, address_is_local=is_local)
-        while not self._settled.is_set() and not (is_own and self._listening is None):
+        while not self._settled.is_set():
             if self._try_to_reach(task) or is_own:
                 break
             time.sleep(_RETRY_AFTER_S)
@@ -150,7 +150,9 @@ class Session:
     def _try_to_reach(self, task: str) -> bool:
         """Tries once. Returns whether that is the last word."""
         address = self._addresses[task]
-        end = self._times.end_at
+        # At its own address a node looks for one that says it is the same task, and does not wait for others.
+        is_own = task == self._facts.task
+        end = time.monotonic() + _OWN_ADDRESS_LIMIT_S if is_own else self._times.end_at
         connected: socket.socket | None = None
         try:
             host, port = split_address(address)
@@ -214,7 +216,7 @@ class Session:
         """Gets to know the other side. Returns its facts if it is another node, and the one that was looked for."""
         connection.send_json(_FACTS, dataclasses.asdict(self._facts))
         facts = self._read_facts(connection)
-        if facts.token == self._facts.token and task == self._facts.task:
+        if task == self._facts.task:
             self._set_link(task, status=Status.REACHED, detail="", peer=facts.token)
             return None
         if facts.task != task:
