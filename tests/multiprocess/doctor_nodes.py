@@ -27,6 +27,7 @@ class Node:
     arguments: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     path: Path | None = None  # what comes first in its PYTHONPATH
+    prefix: tuple[str, ...] = ()  # the command that runs the doctor
     before: str = ""  # Python statements, run in the process before the doctor starts
 
     def start(self) -> subprocess.Popen[str]:
@@ -35,6 +36,7 @@ class Node:
         paths = [str(path) for path in (self.path, ROOT, os.environ.get("PYTHONPATH")) if path]
         return subprocess.Popen(
             [
+                *self.prefix,
                 *([sys.executable, "-c", f"{self.before}\n{_GO_ON}"] if self.before else []),
                 *(sys.executable, "-m", "tfdist", "doctor", "--json", *self.arguments),
             ],

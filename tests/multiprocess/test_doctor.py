@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -93,6 +94,28 @@ def blocked_port(directory, stack):
         if filling.connect_ex((host, int(port))) != 0:
             return nodes[:1]
     raise AssertionError("the backlog cannot be filled")
+
+
+def blocked_network(directory, stack):
+    """Two network namespaces, joined by a cable; what worker 1 would answer goes nowhere."""
+
+    def ip(*arguments: str) -> bool:
+        return subprocess.run(["ip", *arguments], capture_output=True, timeout=LIMIT_S).returncode == 0
+
+    spaces = [f"tfdist{os.getpid()}{letter}" for letter in "ab"]
+    if os.geteuid() != 0 or shutil.which("ip") is None or not ip("netns", "add", spaces[0]):
+        pytest.skip("network namespaces need root and ip")
+    stack.callback(ip, "netns", "del", spaces[0])
+    assert ip("netns", "add", spaces[1])
+    stack.callback(ip, "netns", "del", spaces[1])
+    assert ip("-n", spaces[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", spaces[1])
+    for index, space in enumerate(spaces):
+        assert ip("-n", space, "addr", "add", f"10.99.0.{index + 1}/24", "dev", f"v{index}")
+        assert ip("-n", space, "link", "set", "lo", "up")
+        assert ip("-n", space, "link", "set", f"v{index}", "up")
+    assert ip("-n", spaces[1], "route", "add", "blackhole", "10.99.0.1/32")
+    workers = [f"10.99.0.{index + 1}:{port}" for index, port in enumerate(choose_free_ports(2))]
+    return [Node(workers, index, prefix=("ip", "netns", "exec", spaces[index])) for index in range(2)]
 
 
 def missing_node(directory, stack):
@@ -219,6 +242,7 @@ SEEDS = {
     "a port that is taken": Seed(taken_port, (("port", "worker 1", "is taken"),)),
     "another program at the port": Seed(other_program, (("connection", "worker 1", "another program answers"),)),
     "a port that is blocked": Seed(blocked_port, (("connection", "worker 1", "they are blocked"),)),
+    "a network that is blocked": Seed(blocked_network, (("connection", "worker 1", "they are blocked"),)),
     "a node that is missing": Seed(missing_node, (("connection", "worker 1", "nothing listens"),)),
     "another cluster in TF_CONFIG": Seed(
         other_cluster, (("cluster description", "worker 1", "describes another cluster"),)
@@ -247,7 +271,7 @@ SEEDS = {
     ),
     "a clock that is ahead": Seed(other_clock, (("clock", "worker 1", "30.0 s ahead"),)),
     "too few files": Seed(few_files, (("open files", "worker 1", "ulimit -n = 256"),)),
-    "too few cores": Seed(few_cores, (("cores", "worker 1", "1 cores for 2 tasks"),)),
+    "too few cores": Seed(few_cores, (("cores", "worker 1", "1 cores for 2 workers"),)),
     "unequal cores": Seed(unequal_cores, (("devices", "worker 1", "it may use 1 cores"),)),
     "unequal devices": Seed(unequal_devices, (("devices", "worker 1", "4 GPU"),)),
     "a TensorFlow that does not start": Seed(broken_tensorflow, (("devices", "worker 1", "libcudart.so.12"),)),

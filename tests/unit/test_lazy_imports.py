@@ -46,7 +46,15 @@ def test_public_names_that_are_light():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["run", "--help"], ["run", "--workers", "0", "x"], ["verify", "--help"], ["verify", "no_such.py"]],
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["run", "--workers", "0", "x"],
+        ["verify", "--help"],
+        ["verify", "no_such.py"],
+        ["doctor", "--help"],
+        ["doctor"],
+    ],
 )
 def test_the_command(arguments):
     statements = (

@@ -45,7 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--script", metavar="FILE", help="the training script, to be the same on all nodes")
     option("--checkpoint-dir", metavar="DIR", help="a directory that all nodes have to share and to write to")
     option("--devices", action="store_true", help="also ask TensorFlow for its devices; its start takes seconds")
-    option("--time-limit-s", metavar="S", default="10", help="when it ends, whatever holds it up (10)")
+    option("--time-limit-s", metavar="S", help="when it ends, whatever holds it up (10; 30 with --devices)")
     option("--json", action="store_true", help="print JSON")
 
 
@@ -66,7 +66,7 @@ def execute(options: argparse.Namespace) -> int:
     from tfdist.diagnosis.comparison import compare_nodes, merge_reports
     from tfdist.diagnosis.report import describe_diagnosis, to_json
 
-    limit_s = _read_limit(options.time_limit_s)
+    limit_s = _read_limit(options.time_limit_s or ("30" if options.devices else "10"))
     findings: list[Finding] = []
     reports: list[NodeReport] = []
     try:

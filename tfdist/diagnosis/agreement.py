@@ -13,7 +13,7 @@ from typing import TypeVar
 from tfdist.diagnosis.facts import NodeReport, addresses_of
 from tfdist.diagnosis.findings import Finding
 
-__all__ = ["expected_cluster", "find_differences"]
+__all__ = ["expected_cluster", "find_differences", "num_cores", "workers_of"]
 
 _Value = TypeVar("_Value")
 _LABELS = {"python": "Python", "tensorflow": "TensorFlow", "keras": "Keras", "tfdist": "tfdist"}
@@ -140,7 +140,7 @@ def _compare_scripts(reports: Sequence[NodeReport]) -> list[Finding]:
 
 
 def _compare_cores(reports: Sequence[NodeReport]) -> list[Finding]:
-    workers = _workers(reports)
+    workers = workers_of(reports)
     return [
         Finding(
             "devices",
@@ -155,7 +155,7 @@ def _compare_cores(reports: Sequence[NodeReport]) -> list[Finding]:
 
 
 def _compare_gpus(reports: Sequence[NodeReport]) -> list[Finding]:
-    workers = _workers(reports)
+    workers = workers_of(reports)
     return [
         Finding(
             "devices",
@@ -170,7 +170,7 @@ def _compare_gpus(reports: Sequence[NodeReport]) -> list[Finding]:
 
 
 def _compare_devices(reports: Sequence[NodeReport]) -> list[Finding]:
-    asked = [r for r in _workers(reports) if r.observations is not None and r.observations.devices is not None]
+    asked = [r for r in workers_of(reports) if r.observations is not None and r.observations.devices is not None]
     return [
         Finding(
             "devices",
@@ -196,7 +196,8 @@ def _devices(report: NodeReport) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted((devices or {}).items())) or "no devices"
 
 
-def _workers(reports: Sequence[NodeReport]) -> list[NodeReport]:
+def workers_of(reports: Sequence[NodeReport]) -> list[NodeReport]:
+    """The nodes that work on batches: not a coordinator, a parameter server or an evaluator."""
     has_servers = any("ps" in report.facts.cluster for report in reports)
     kinds = ("worker",) if has_servers else _TRAINING_TYPES
     return [report for report in reports if report.facts.task_type in kinds]

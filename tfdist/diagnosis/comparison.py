@@ -22,16 +22,20 @@ def compare_nodes(reports: Sequence[NodeReport]) -> list[Finding]:
     Returns:
         What would go wrong: first what keeps nodes from reaching each other, then what differs, then the rest.
     """
-    order = checked_tasks(list(reports))
-    ordered = sorted(reports, key=lambda report: order.index(report.facts.task))
+    ordered = _in_order(reports)
     return [*find_unreachable(ordered), *find_differences(ordered), *find_bad_conditions(ordered)]
 
 
 def merge_reports(reports: Sequence[NodeReport]) -> list[NodeReport]:
-    """One report for each node, of several that were heard of it; one with observations counts more."""
+    """One report for each node, in order of tasks, of several that were heard; one with observations counts more."""
     merged: dict[str, NodeReport] = {}
     for report in reports:
         known = merged.get(report.facts.token)
         if known is None or known.observations is None:
             merged[report.facts.token] = report
-    return list(merged.values())
+    return _in_order(list(merged.values()))
+
+
+def _in_order(reports: Sequence[NodeReport]) -> list[NodeReport]:
+    order = checked_tasks(list(reports))
+    return sorted(reports, key=lambda report: (order.index(report.facts.task), report.facts.token))

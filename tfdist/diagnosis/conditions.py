@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median_low
 
-from tfdist.diagnosis.agreement import num_cores
+from tfdist.diagnosis.agreement import num_cores, workers_of
 from tfdist.diagnosis.facts import NodeReport, Status
 from tfdist.diagnosis.findings import Finding
 
@@ -142,7 +142,7 @@ def _check_open_files(reports: Sequence[NodeReport]) -> list[Finding]:
 
 def _check_cores(reports: Sequence[NodeReport]) -> list[Finding]:
     by_host: dict[str, list[NodeReport]] = {}
-    for report in reports:
+    for report in workers_of(reports):
         by_host.setdefault(report.facts.host_id or report.facts.token, []).append(report)
     findings = []
     for here in by_host.values():
@@ -154,9 +154,9 @@ def _check_cores(reports: Sequence[NodeReport]) -> list[Finding]:
                 Finding(
                     "cores",
                     here[-1].facts.name,
-                    f"there are fewer cores than tasks on {here[-1].facts.host}",
-                    f"{available:g} cores for {len(here)} tasks ({tasks})",
-                    "at least one core for each task",
+                    f"there are fewer cores than workers on {here[-1].facts.host}",
+                    f"{available:g} cores for {len(here)} workers ({tasks})",
+                    "at least one core for each worker",
                     f"start at most {max(int(available), 1)} of them there, or allow more cores",
                 )
             )

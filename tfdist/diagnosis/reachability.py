@@ -167,6 +167,11 @@ def _describe_link(status: str, task: str, address: str, *, is_running: bool) ->
             f"nothing listens at its port {port}",
             f"run tfdist doctor there as {task} within the time limit of the others, or correct its address",
         )
+    if status == Status.CONNECTING and is_running:
+        return (
+            f"it runs, but connections to its port {port} get no answer: they are blocked",
+            f"let firewalls and security groups pass TCP to port {port} there",
+        )
     if status == Status.CONNECTING:
         return (
             f"connections to its port {port} get no answer: they are blocked, or the machine is down",

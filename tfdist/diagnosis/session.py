@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import json
+import os
 import socket
 import threading
 import time
@@ -40,6 +42,7 @@ __all__ = ["Session", "Times"]
 _RETRY_AFTER_S = 0.2
 _POLL_S = 0.05
 _OWN_ADDRESS_LIMIT_S = 1.0
+_DEVICES_BEFORE_SETTLING_S = 0.5  # the process that asks is killed before this one may end
 _MOST_STRANGERS = 64
 _FACTS, _OBSERVATIONS = b"F", b"O"
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
@@ -194,6 +197,10 @@ class Session:
             try:
                 trying.settimeout(limit_s / len(places))
                 trying.connect(place)
+                if (
+                    trying.getsockname() == trying.getpeername()
+                ):  # TCP can connect a free port of this machine to itself
+                    raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             except OSError as error:
                 trying.close()
                 problem = error
@@ -274,7 +281,8 @@ class Session:
         assert self._ask_devices is not None
         with self._lock:
             self._own = replace(self._own, devices_problem="it did not start in time")
-        devices, problem = self._ask_devices(max(self._times.settle_at - time.monotonic(), _POLL_S))
+        limit_s = self._times.settle_at - _DEVICES_BEFORE_SETTLING_S - time.monotonic()
+        devices, problem = self._ask_devices(max(limit_s, _POLL_S))
         with self._lock:
             self._own = replace(self._own, devices=devices, devices_problem=problem)
             self._looking.discard("devices")
