@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from pathlib import Path
 import pytest
 from doctor_nodes import LIMIT_S, Answer, Node, run_nodes
 
+from tfdist.diagnosis.connection import Connection, HandshakeError
+from tfdist.diagnosis.facts import NodeFacts, Status
+from tfdist.diagnosis.port import open_port
+from tfdist.diagnosis.session import Session, Times
 from tfdist.launching.ports import choose_free_ports
 
 TIME_LIMIT_S = 10.0  # the doctor's own, by default
@@ -209,8 +214,8 @@ def unequal_cores(directory, stack):
 
 
 def with_devices(directory: Path, text: str) -> list[Node]:
-    nodes = two(arguments=["--devices"], path=write(directory / "1" / "tensorflow.py", text).parent)
-    nodes[0].arguments = ["--devices"]
+    nodes = two(arguments=["--devices", "--time-limit-s", "10"], path=write(directory / "1" / "tensorflow.py", text).parent)
+    nodes[0].arguments = nodes[1].arguments
     nodes[0].path = write(directory / "0" / "tensorflow.py", DEVICES.format(1)).parent
     return nodes
 
@@ -362,3 +367,29 @@ def test_findings_in_words(tmp_path: Path) -> None:
         "\n  Fix: copy it there",
     ):
         assert words in done.stdout
+
+
+def test_strangers_learn_nothing_and_disturb_nobody() -> None:
+    """One who talks something else, one who says nothing, and one who has another secret."""
+    workers = tuple(addresses())
+    ports = [open_port(address)[0] for address in workers]
+    facts = [NodeFacts(f"token-{n}", f"worker {n}", cluster={"worker": workers}, host="here") for n in range(2)]
+    now = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        strangers = []
+        for address in workers * 3:
+            host, port = address.split(":")
+            strangers.append(stack.enter_context(socket.create_connection((host, int(port)))))
+        for stranger in strangers[:2]:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n" + bytes(100))
+        with ThreadPoolExecutor(4) as pool:
+            sessions = [Session(facts[n], ports[n], b"right", Times(now + 20, now + 25)) for n in range(2)]
+            running = [pool.submit(session.run) for session in sessions]
+            refused = [pool.submit(Connection(wrong, now + 20).initiate, b"wrong") for wrong in strangers[4:]]
+            for waiting in refused:
+                with pytest.raises(HandshakeError, match="secret"):
+                    waiting.result()
+            for n, reports in enumerate(waiting.result() for waiting in running):
+                assert {report.facts.token for report in reports} == {"token-0", "token-1"}
+                assert reports[0].facts.token == f"token-{n}"
+                assert all(link.status == Status.REACHED for link in reports[0].observations.links)
