@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import pytest
 from doctor_nodes import LIMIT_S, Answer, Node, run_nodes
+from launcher_process import wait_for
 
 from tfdist.diagnosis.connection import Connection, HandshakeError
 from tfdist.diagnosis.facts import NodeFacts, Status
@@ -214,7 +216,9 @@ def unequal_cores(directory, stack):
 
 
 def with_devices(directory: Path, text: str) -> list[Node]:
-    nodes = two(arguments=["--devices", "--time-limit-s", "10"], path=write(directory / "1" / "tensorflow.py", text).parent)
+    nodes = two(
+        arguments=["--devices", "--time-limit-s", "10"], path=write(directory / "1" / "tensorflow.py", text).parent
+    )
     nodes[0].arguments = nodes[1].arguments
     nodes[0].path = write(directory / "0" / "tensorflow.py", DEVICES.format(1)).parent
     return nodes
@@ -367,6 +371,22 @@ def test_findings_in_words(tmp_path: Path) -> None:
         "\n  Fix: copy it there",
     ):
         assert words in done.stdout
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """While it waits for a node that is missing."""
+    node = two(arguments=[])[0]
+    node.arguments = ["--checkpoint-dir", str(tmp_path)]
+    process = node.start()
+    try:
+        wait_for(lambda: any(tmp_path.iterdir()), lambda: "the doctor wrote no file")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, stderr) == (130, "")
+        wait_for(lambda: not any(tmp_path.iterdir()), lambda: f"left: {list(tmp_path.iterdir())}")
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_strangers_learn_nothing_and_disturb_nobody() -> None:

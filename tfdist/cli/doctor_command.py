@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import secrets
-import socket
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -24,6 +21,7 @@ _USAGE = """tfdist doctor [options]                 on every node, with the TF_C
 _EPILOG = """Run it on all nodes at the same time, give or take some seconds, and before the job: it opens the port that
 the job will use. TFDIST_JOB_SECRET has to be the same text on all of them. The exit status is 0 if nothing is found, 1
 for findings, 2 for an unusable command."""
+_INTERRUPTED_STATUS = 130
 _SMALLEST_LIMIT_S = 3.0
 # What is left of the time limit, in seconds, when a node stops looking, stops talking, and is killed.
 _SETTLE_BEFORE_END_S, _END_BEFORE_END_S, _KILL_BEFORE_END_S = 2.0, 1.0, 0.4
@@ -61,7 +59,9 @@ def execute(options: argparse.Namespace) -> int:
     Raises:
         ArgumentError: Something on the command line or in the environment cannot be used as it is.
     """
-    started = time.monotonic()
+    import secrets
+
+    started = _process_start()
     from tfdist.cluster.job_environment import JOB_SECRET
     from tfdist.diagnosis.comparison import compare_nodes, merge_reports
     from tfdist.diagnosis.report import describe_diagnosis, to_json
@@ -81,7 +81,10 @@ def execute(options: argparse.Namespace) -> int:
     else:
         if not env.get(JOB_SECRET):
             raise _no_secret(JOB_SECRET)
-        heard, problems = _ask_nodes(options, nodes, env, started, limit_s)
+        try:
+            heard, problems = _ask_nodes(options, nodes, env, started, limit_s)
+        except KeyboardInterrupt:
+            return _INTERRUPTED_STATUS
         reports = merge_reports(heard)
         findings = [*problems, *compare_nodes(reports)]
     seconds = time.monotonic() - started
@@ -94,6 +97,8 @@ def execute(options: argparse.Namespace) -> int:
 def _ask_nodes(
     options: argparse.Namespace, nodes: list[ClusterConfig], env: dict[str, str], started: float, limit_s: float
 ) -> tuple[list[NodeReport], list[Finding]]:
+    import secrets
+    import socket
     from concurrent.futures import ThreadPoolExecutor
 
     from tfdist.diagnosis.findings import Finding
@@ -115,8 +120,8 @@ def _ask_nodes(
                 options.devices,
             )
             running.append(NodeProcess(told, env))
-        with ThreadPoolExecutor(len(nodes)) as waiting:
-            ends = list(waiting.map(lambda process: process.finish(end - _KILL_BEFORE_END_S), running))
+        waiting = ThreadPoolExecutor(len(nodes))  # not in a `with`, which would wait for the threads after Ctrl-C
+        ends = list(waiting.map(lambda process: process.finish(end - _KILL_BEFORE_END_S), running))
         for node, (heard, problem) in zip(nodes, ends, strict=True):
             reports += heard
             if problem:
@@ -135,6 +140,18 @@ def _ask_nodes(
             process.ask_to_end()
         raise
     return reports, findings
+
+
+def _process_start() -> float:
+    """When this process started, by `time.monotonic`: the time limit counts the start of Python, too."""
+    now = time.monotonic()
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])  # starttime, the 22nd entry: proc_pid_stat(5)
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return now
+    return now - max(age_s, 0.0)
 
 
 def _own_node() -> ClusterConfig:
@@ -162,6 +179,9 @@ def _local_nodes(count: int) -> list[ClusterConfig]:
 
 
 def _broken_description(error: ClusterConfigError) -> Finding:
+    import json
+    import socket
+
     from tfdist.diagnosis.findings import Finding
 
     return Finding(

@@ -26,7 +26,8 @@ def open_port(address: str) -> tuple[socket.socket | None, str, str]:
     host, port = split_address(address)
     places: list[tuple[socket.AddressFamily, str]] = [(socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")]
     if is_loopback(address):
-        places = [(socket.AF_INET6, host)] if ":" in host else [(socket.AF_INET, "127.0.0.1")]
+        where = "127.0.0.1" if host == "localhost" else host
+        places = [(socket.AF_INET6 if ":" in where else socket.AF_INET, where)]
     problem = OSError("the system has neither IPv4 nor IPv6")
     for family, where in places:
         try:

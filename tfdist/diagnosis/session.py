@@ -259,11 +259,10 @@ class Session:
         directory = SharedDirectory(self._facts.checkpoint_dir, self._facts.token)
         with self._lock:
             self._own = replace(self._own, checkpoint_problem="the file system does not answer")
+            self._directory = directory  # before there is a file, so that it is removed, whenever this ends
         problem = directory.write()
         with self._lock:
             self._own = replace(self._own, checkpoint_problem=problem)
-        if not problem:
-            self._directory = directory
         while not problem and not self._settled.is_set():
             with self._lock:
                 others = {report.facts.token for report in self._reports.values()}
