@@ -249,7 +249,7 @@ SEEDS = {
     "nothing": Seed(lambda directory, stack: two(arguments=[]), ()),
     "a name that does not resolve": Seed(no_name, (("name", "worker 0", "no-such-host.invalid of worker 1"),)),
     "a port that is taken": Seed(taken_port, (("port", "worker 1", "is taken"),)),
-    "another program at the port": Seed(other_program, (("connection", "worker 1", "another program answers"),)),
+    "another program at the port": Seed(other_program, (("connection", "worker 1", "says nothing: another program"),)),
     "a port that is blocked": Seed(blocked_port, (("connection", "worker 1", "they are blocked"),)),
     "a network that is blocked": Seed(blocked_network, (("connection", "worker 1", "they are blocked"),)),
     "a node that is missing": Seed(missing_node, (("connection", "worker 1", "nothing listens"),)),

@@ -29,7 +29,8 @@ def find_bad_conditions(reports: Sequence[NodeReport]) -> list[Finding]:
 def needed_open_files(num_tasks: int) -> int:
     """How many files a task of a cluster may have to open: 1024, the usual limit, serves up to 96 tasks.
 
-    A rule, not a measurement: 256 for TensorFlow, data and logs, and for each task up to 8 connections.
+    A rule with room for data files and logs: 256, and up to 8 connections for each task. (Each of two workers of
+    recipes/digits.py has 16 files open.)
     """
     return max(1024, 256 + 8 * num_tasks)
 

@@ -184,7 +184,12 @@ def _describe_link(status: str, task: str, address: str, *, is_running: bool) ->
             "it has another secret",
             "set TFDIST_JOB_SECRET to the same text on all nodes",
         )
-    if status in (Status.SILENT, Status.STRANGER):
+    if status == Status.SILENT:
+        return (
+            f"something accepts connections at its port {port} and says nothing: another program, or one that hangs",
+            f"see what holds port {port} there (ss -ltnp), end it, and run the doctor again",
+        )
+    if status == Status.STRANGER:
         return (
             f"another program answers at its port {port}",
             "end that program, or give the task another port in TF_CONFIG on all nodes",

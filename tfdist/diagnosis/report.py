@@ -11,6 +11,8 @@ from tfdist.diagnosis.findings import Finding
 
 __all__ = ["describe_diagnosis", "to_json"]
 
+_MOST_LINKS = 30  # a screenful
+
 
 def describe_diagnosis(findings: Sequence[Finding], reports: Sequence[NodeReport], seconds: float) -> str:
     """The verdict first, then each finding, then what was seen of the nodes and between them."""
@@ -19,7 +21,11 @@ def describe_diagnosis(findings: Sequence[Finding], reports: Sequence[NodeReport
     lines = [f"tfdist doctor: {verdict}; {nodes}."]
     lines += [f"{number}. {finding}" for number, finding in enumerate(findings, 1)]
     lines += ["", *_table(["node", "Python", "TensorFlow", "Keras", "cores", "GPUs", "files"], _node_rows(reports))]
-    rows = [row for report in reports for row in _link_rows(report)]
+    links = [(report.facts.task, link) for report in reports for link in _links_to_others(report)]
+    if len(links) > _MOST_LINKS:
+        lines += ["", f"Of {len(links)} links, the {_MOST_LINKS} slowest ones (--json has all):"]
+        links = sorted(links, key=lambda entry: entry[1].latency_s or 0.0, reverse=True)[:_MOST_LINKS]
+    rows = [[task, link.task, *_measured(link)] for task, link in links]
     if rows:
         lines += ["", *_table(["from", "to", "round trip", "clock", "bandwidth"], rows)]
     return "\n".join(lines)
@@ -51,9 +57,9 @@ def _node_rows(reports: Sequence[NodeReport]) -> list[list[str]]:
     ]
 
 
-def _link_rows(report: NodeReport) -> list[list[str]]:
+def _links_to_others(report: NodeReport) -> list[Link]:
     links = report.observations.links if report.observations is not None else ()
-    return [[report.facts.task, link.task, *_measured(link)] for link in links if link.task != report.facts.task]
+    return [link for link in links if link.task != report.facts.task]
 
 
 def _measured(link: Link) -> list[str]:

@@ -163,7 +163,7 @@ class Session:
             places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             self._set_link(task, status=Status.CONNECTING, detail="nothing came back")
             connected = self._connect(task, places)
-            self._set_link(task, status=Status.SILENT, detail="it accepts connections and says nothing")
+            self._set_link(task, status=Status.SILENT, detail="no answer")
             connection = Connection(connected, end)
             connection.initiate(self._secret)
             self._set_link(task, status=Status.LOST, detail="it broke off, or was too slow")

@@ -140,7 +140,7 @@ ONE = [
     (seen_as(Status.CONNECTING), "connection", "worker 1 (b)", "it runs, but connections to its port 1 get no answer"),
     (seen_as(Status.UNREACHABLE, gone=True), "connection", "worker 1 at b:1", "no way to it"),
     (seen_as(Status.SECRET, gone=True), "connection", "worker 1 at b:1", "TFDIST_JOB_SECRET"),
-    (seen_as(Status.SILENT, gone=True), "connection", "worker 1 at b:1", "another program"),
+    (seen_as(Status.SILENT, gone=True), "connection", "worker 1 at b:1", "or one that hangs"),
     (seen_as(Status.STRANGER, gone=True), "connection", "worker 1 at b:1", "another program"),
     (seen_as(Status.WRONG_TASK, gone=True), "connection", "worker 1 at b:1", "another task answers"),
     (seen_as(Status.LOST), "connection", "worker 1 (b)", "broke off"),
@@ -256,6 +256,14 @@ def test_words():
     assert "worker 0 (a)  3.11.7  2.21.0      3.15.0  2      0     4096" in text
     assert "worker 0  worker 1  1.00 ms     +0.0 ms  100 MB/s" in text
     assert describe_diagnosis([], nodes(1), 1.0).startswith("tfdist doctor: nothing found; 1 node answered, 1.0 s.")
+
+
+def test_words_on_many_nodes_show_the_slowest_links():
+    links = tuple(link(f"worker {n}", f"token-{n}", address="a:1", latency_s=n / 1000) for n in range(100))
+    text = describe_diagnosis([], [NodeReport(sound(0).facts, Observations(links))], 1.0)
+    assert "Of 99 links, the 30 slowest ones" in text
+    assert "worker 0  worker 99  99.00 ms" in text
+    assert "worker 69 " not in text
 
 
 def test_json():
