@@ -8,11 +8,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# A process that another thread starts has, until it is exec'd, copies of this one's sockets, and so of its ports.
+_STARTING = threading.Lock()
 SECRET = "s" * 32
 LIMIT_S = 60  # of a test, far above the doctor's own
 _GO_ON = "import os, sys; os.execv(sys.argv[1], sys.argv[1:])"
@@ -67,9 +71,10 @@ class Answer:
         return self.diagnosis["findings"]
 
 
-def run_nodes(nodes: list[Node]) -> list[Answer]:
-    """Runs the doctor on all nodes at once, to their ends."""
-    running = [node.start() for node in nodes]
+def run_nodes(build: Callable[[], list[Node]]) -> list[Answer]:
+    """Makes nodes, and runs the doctor on all of them at once, to their ends."""
+    with _STARTING:
+        running = [node.start() for node in build()]
     answers = []
     try:
         for process in running:

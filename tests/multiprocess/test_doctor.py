@@ -299,7 +299,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Futu
     def run(name: str) -> list[Answer]:
         directory = directories[name]
         with contextlib.ExitStack() as stack:
-            found = run_nodes(SEEDS[name].build(directory, stack))
+            found = run_nodes(lambda: SEEDS[name].build(directory, stack))
         assert not list(directory.rglob(".tfdist-doctor-*"))
         return found
 

@@ -101,9 +101,9 @@ class Session:
             background.append(self._look_at_devices)
         if self._listening is not None:
             background.append(self._serve)
-        for action in background:
-            threading.Thread(target=action, daemon=True).start()
         try:
+            for action in background:
+                threading.Thread(target=action, daemon=True).start()
             self._wait_for_all()
         finally:
             self._end()
