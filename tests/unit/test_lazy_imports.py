@@ -65,6 +65,7 @@ def test_public_names_that_are_light():
         ),
         *(["checkpoint", "--help"], ["checkpoint", "list", "--help"], ["checkpoint", "list", "."]),
         *(["checkpoint", "verify", "."], ["checkpoint", "prune", ".", "--keep", "1", "--dry-run"]),
+        *(["doctor", "--help"], ["doctor"]),
     ],
 )
 def test_the_command(arguments):

@@ -9,11 +9,16 @@ from types import ModuleType
 from typing import NoReturn
 
 from tfdist import __version__
-from tfdist.cli import checkpoint_command, run_command, verify_command
+from tfdist.cli import checkpoint_command, doctor_command, run_command, verify_command
 from tfdist.errors import ArgumentError, TfdistError, describe_problem
 
 _USAGE_ERROR_STATUS = 2
-_COMMANDS: dict[str, ModuleType] = {"run": run_command, "verify": verify_command, "checkpoint": checkpoint_command}
+_COMMANDS: dict[str, ModuleType] = {
+    "run": run_command,
+    "verify": verify_command,
+    "checkpoint": checkpoint_command,
+    "doctor": doctor_command,
+}
 
 
 class _Parser(argparse.ArgumentParser):

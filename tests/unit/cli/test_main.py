@@ -98,3 +98,38 @@ def test_options_of_verify_that_cannot_be(arguments, expected, script, capsys):
 def test_verify_without_a_script(capsys):
     assert main(["verify"]) == 2
     assert "Expected: tfdist verify [options] SCRIPT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--local", "0"], "--local cannot be 0"),
+        (["--local", "2", "--time-limit-s", "0"], "--time-limit-s cannot be 0"),
+        (["--local", "2", "--time-limit-s", "1"], "--time-limit-s cannot be 1"),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+        ([], "There is no cluster to look at"),
+    ],
+)
+def test_options_of_doctor_that_cannot_be(arguments, expected, capsys):
+    assert main(["doctor", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.count("\n  ") == 3  # Received, Expected, Fix
+
+
+def test_doctor_without_a_secret(capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}')
+    assert main(["doctor"]) == 2
+    assert "Received: TFDIST_JOB_SECRET= (nothing, from the environment)" in capsys.readouterr().err
+
+
+def test_doctor_names_a_broken_tf_config(capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a"]}, "task": {"type": "worker", "index": 0}}')
+    assert main(["doctor"]) == 1
+    assert "An address has no port" in capsys.readouterr().out
+
+
+def test_doctor_on_this_machine_with_a_tf_config(capsys, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}')
+    assert main(["doctor", "--local", "2"]) == 2
+    assert "TF_CONFIG is set" in capsys.readouterr().err
