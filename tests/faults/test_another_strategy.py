@@ -1,4 +1,4 @@
-"""A training that goes on from a checkpoint under other strategies: 4 workers, parameter servers, one process, and back."""
+"""A training that goes on from a checkpoint under other strategies: workers, parameter servers, one process."""
 
 import os
 import re
