@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfdist.communication.elastic import ElasticTransport
 from tfdist.communication.transports import Transport
 from tfdist.errors import TfdistError
 
@@ -57,8 +58,21 @@ class TransportExchange:
                 for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket]), strict=True):
                     sums[positions[k]] = total
         for position in sparse:
-            sums[position] = self._gather(tensors[position])
+            sums[position] = self._gather_slices(tensors[position])
+        if isinstance(self.transport, ElasticTransport) and len(dense) + len(sparse) > 1:
+            return _all_or_none(sums)
         return sums
+
+    def gather(self, rows: tf.Tensor) -> tf.Tensor:
+        """The rows of all members one after the other, in the order of the ranks. Collective.
+
+        Args:
+            rows: A tensor of a numeric dtype, with the same shape behind the first axis on all members.
+        """
+        with tf.device("CPU:0"):
+            (gathered,) = self._call(self._gather_arrays, [rows])
+        gathered.set_shape([None, *rows.shape[1:]])
+        return gathered
 
     def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Sums an array outside of any graph. Collective."""
@@ -96,12 +110,12 @@ class TransportExchange:
             sums = differentiable(*values)
         return list(sums) if isinstance(sums, (list, tuple)) else [sums]
 
-    def _gather(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
-        def gather(parts: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-            return [np.concatenate(self.transport.all_gather(part)) for part in parts]
+    def _gather_arrays(self, parts: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        return [np.concatenate(self.transport.all_gather(part)) for part in parts]
 
+    def _gather_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
         with tf.device("CPU:0"):
-            values, indices = self._call(gather, [slices.values, slices.indices])
+            values, indices = self._call(self._gather_arrays, [slices.values, slices.indices])
         values.set_shape([None, *slices.values.shape[1:]])
         indices.set_shape([None])
         return tf.IndexedSlices(values, indices, slices.dense_shape)
@@ -118,6 +132,17 @@ class TransportExchange:
 
         results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors])
         return list(results) if isinstance(results, (list, tuple)) else [results]
+
+
+def _all_or_none(sums: list[Any]) -> list[Any]:
+    """Lets nothing follow from a sum before all are there: a step that is done again must not have changed weights."""
+    with tf.control_dependencies([s.values if isinstance(s, tf.IndexedSlices) else s for s in sums]):
+        return [
+            tf.IndexedSlices(tf.identity(s.values), s.indices, s.dense_shape)
+            if isinstance(s, tf.IndexedSlices)
+            else tf.identity(s)
+            for s in sums
+        ]
 
 
 def _static_bytes(value: tf.Tensor) -> int | None:

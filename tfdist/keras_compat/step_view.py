@@ -202,7 +202,7 @@ class ReplicaView(CopyView):
         if self._in_compile_loss and self.may_be_empty:
             # Keras then averages the losses of several outputs over batches, without weights
             # (keras/src/trainers/compile_utils.py, CompileLoss.call): N shares, of weight 1 each, do so over replicas.
-            return value * tf.cast(self.strategy.num_replicas_in_sync, value.dtype)
+            return value * tf.cast(managed_strategies.num_replicas(self.strategy), value.dtype)
         if value.shape.rank != 0:  # a loss that is not reduced was not scaled either
             return value
         rows = tf.maximum(self.num_rows, 1)

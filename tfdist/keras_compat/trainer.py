@@ -15,13 +15,14 @@ import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
 from tfdist.communication.peers import missing_peers
-from tfdist.errors import ArgumentError, PeerLostError, describe_problem
-from tfdist.keras_compat import asynchronous_steps, synchronous_steps
+from tfdist.errors import ArgumentError, PeerLostError, UnsupportedError, describe_problem
+from tfdist.keras_compat import asynchronous_steps, elastic_steps, synchronous_steps
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.fit_watch import FitCall, claim_input, current_watcher, find_watcher, watched
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator, WatchedStockEpochs
 from tfdist.keras_compat.managed_strategies import (
     cluster_of,
+    elastic_group,
     exchange_of,
     is_managed,
     is_parameter_server,
@@ -93,7 +94,10 @@ def _make_entry(original: Any) -> Any:
                 return original(self, *args, **kwargs)
         if call.arguments.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             call.arguments["verbose"] = 0
-        if method == "fit" and worker_position(strategy)[1] > 1:
+        group = elastic_group(strategy)
+        if method == "fit" and group is not None and group.is_newcomer and watcher is None:
+            raise _cannot_be_taken_in(group.client.process)
+        if method == "fit" and (worker_position(strategy)[1] > 1 or group is not None):
             call.arguments["callbacks"] = _with_stop_together(strategy, call.arguments.get("callbacks"))
         interval = None
         if method != "predict" and not is_parameter_server(strategy):
@@ -111,6 +115,17 @@ def _make_entry(original: Any) -> Any:
             raise _peer_lost(cluster_of(strategy), method, error) from error
 
     return entry
+
+
+def _cannot_be_taken_in(process: str) -> UnsupportedError:
+    return UnsupportedError(
+        describe_problem(
+            f"{process} came after training had begun, and cannot be given its state",
+            received="callbacks without tfdist.callbacks.FaultTolerantCheckpoint (from the call of fit)",
+            expected="that callback, through whose checkpoints a worker that comes later gets the state",
+            fix="Add FaultTolerantCheckpoint to the callbacks of fit, with a directory that all workers see.",
+        )
+    )
 
 
 def _flat_callbacks(callbacks: Any) -> list[Any]:
@@ -218,7 +233,7 @@ def _make_step_function(kind: str) -> Any:
             if not is_managed(strategy):
                 return original(self, force)
             if getattr(self, attribute) is None or force:
-                steps = asynchronous_steps if is_parameter_server(strategy) else synchronous_steps
+                steps = _steps_under(strategy)
                 if kind == "predict":
                     function = steps.make_predict_function(self)
                 else:
@@ -229,6 +244,12 @@ def _make_step_function(kind: str) -> Any:
         return make_function
 
     return make
+
+
+def _steps_under(strategy: tf.distribute.Strategy) -> Any:
+    if is_parameter_server(strategy):
+        return asynchronous_steps
+    return synchronous_steps if elastic_group(strategy) is None else elastic_steps
 
 
 def _make_metrics_result_or_logs(original: Any) -> Any:

@@ -64,7 +64,11 @@ class RendezvousClient:
             Whether the job had begun without it.
         """
         connection = self._connect(_CONNECT_LIMIT_S)
-        answer = self._converse(connection, {"kind": "enter", "process": self.process})
+        try:
+            answer = self._converse(connection, {"kind": "enter", "process": self.process})
+        except (OSError, EOFError) as error:
+            connection.close()
+            raise self._lost(error) from error
         connection.end = math.inf
         self._presence = connection  # stays open
         return bool(answer["is_newcomer"])
