@@ -61,7 +61,6 @@ class ElasticTransport:
     """
 
     name = "tcp"
-    crosses_network = False  # several exchanges a step would let a part of the weights change in a step that is redone
 
     def __init__(
         self,
@@ -91,6 +90,11 @@ class ElasticTransport:
     def num_members(self) -> int:
         """How many members there are."""
         return len(self.members)
+
+    @property
+    def crosses_network(self) -> bool:
+        """See `Transport`."""
+        return self._transport is not None and self._transport.crosses_network
 
     @property
     def client(self) -> RendezvousClient:

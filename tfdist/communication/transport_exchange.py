@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdist.communication.elastic import ElasticTransport
 from tfdist.communication.transports import Transport
 from tfdist.errors import TfdistError
 
@@ -59,8 +58,6 @@ class TransportExchange:
                     sums[positions[k]] = total
         for position in sparse:
             sums[position] = self._gather_slices(tensors[position])
-        if isinstance(self.transport, ElasticTransport) and len(dense) + len(sparse) > 1:
-            return _all_or_none(sums)
         return sums
 
     def gather(self, rows: tf.Tensor) -> tf.Tensor:
@@ -132,17 +129,6 @@ class TransportExchange:
 
         results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors])
         return list(results) if isinstance(results, (list, tuple)) else [results]
-
-
-def _all_or_none(sums: list[Any]) -> list[Any]:
-    """Lets nothing follow from a sum before all are there: a step that is done again must not have changed weights."""
-    with tf.control_dependencies([s.values if isinstance(s, tf.IndexedSlices) else s for s in sums]):
-        return [
-            tf.IndexedSlices(tf.identity(s.values), s.indices, s.dense_shape)
-            if isinstance(s, tf.IndexedSlices)
-            else tf.identity(s)
-            for s in sums
-        ]
 
 
 def _static_bytes(value: tf.Tensor) -> int | None:

@@ -66,7 +66,11 @@ class Transport(Protocol):
 
     name: str
     rank: int
-    crosses_network: bool
+
+    @property
+    def crosses_network(self) -> bool:
+        """See above."""
+        ...
 
     @property
     def num_members(self) -> int:
