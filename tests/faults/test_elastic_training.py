@@ -121,18 +121,18 @@ def undisturbed(tmp_path_factory):
     return only
 
 
-def assert_equal_to(undisturbed, directory, count):
+def assert_equal_to(undisturbed, directory, count, *, with_history=True):
     results = result(directory)
     assert len(results) == count
     for found in results:
         for name, value in undisturbed.items():
             if name.startswith("history"):
-                found_value = found[name][-len(value) :]
-                value = value[-len(found_value) :]  # noqa: PLW2901 - a newcomer's history begins later
+                if with_history:
+                    num = min(len(found[name]), len(value))  # a newcomer's begins later
+                    np.testing.assert_allclose(found[name][-num:], value[-num:], rtol=1e-4, atol=1e-5, err_msg=name)
             else:
-                found_value = found[name]
-            np.testing.assert_allclose(found_value, value, rtol=1e-4, atol=1e-5, err_msg=name)
-        for name in (name for name in found if name.startswith(("weight", "optimizer"))):
+                np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+        for name in (name for name in found if name.startswith(("weight", "optimizer", "final"))):
             np.testing.assert_array_equal(found[name], results[0][name], err_msg=name)
 
 
@@ -143,29 +143,45 @@ def test_undisturbed(tmp_path, undisturbed):
     assert_equal_to(undisturbed, tmp_path, 3)
 
 
-def test_workers_are_killed_the_chief_included(tmp_path, undisturbed):
-    with ElasticJob(tmp_path, 4, {"sleep_s": 0.05}) as job:
-        for number, index in enumerate((0, 2)):
+def test_workers_are_killed_between_steps(tmp_path, undisturbed):
+    """The first member, the second and another one: the logs, too, are those of one device."""
+    kills = {"worker 0": 11, "worker 1": 12, "worker 2": 27}
+    with ElasticJob(tmp_path, 4, {"kills": kills}) as job:
+        job.end([job.processes[3]])
+        for process in job.processes[:3]:
+            assert process.wait(10) == -signal.SIGKILL, job.logs()
+    assert_ledger_is_exact(tmp_path, 6)
+    assert_equal_to(undisturbed, tmp_path, 1)
+    assert {round for rounds in read_steps(tmp_path).values() for round in rounds} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("sgd", [True, pytest.param(False, marks=pytest.mark.campaign)])
+def test_workers_are_killed_at_random(tmp_path, undisturbed, sgd):
+    """The chief included. A step may be interrupted; logs may lack the rows that a lost worker had in one step."""
+    with ElasticJob(tmp_path, 4, {"sleep_s": 0.05, "sgd": sgd}) as job:
+        for number, index in enumerate(random.sample(range(4), 2)):
             job.wait_for_step(6 + 14 * number + random.randrange(8))
             time.sleep(random.random() * 0.1)
             job.processes[index].send_signal(signal.SIGKILL)
             assert job.processes[index].wait(10) == -signal.SIGKILL
-        job.end([job.processes[1], job.processes[3]])
-        logs = job.logs()
-        assert "goes on with 3 of 4 members" in logs
-        assert "goes on with 2 of 3 members" in logs
+        survivors = [process for process in job.processes if process.poll() is None]
+        job.end(survivors)
+        assert "goes on with 3 of 4 members" in job.logs()
+        assert "goes on with 2 of 3 members" in job.logs()
     assert_ledger_is_exact(tmp_path, 6)
-    assert_equal_to(undisturbed, tmp_path, 2)
+    if sgd:
+        assert_equal_to(undisturbed, tmp_path, 2, with_history=False)
 
 
 def test_a_newcomer_is_taken_in(tmp_path, undisturbed):
-    with ElasticJob(tmp_path, 2, {"sleep_s": 0.4}, most=3) as job:
-        job.start(2)
-        job.wait_for_step(4)
-        job.processes[1].kill()
+    with ElasticJob(tmp_path, 3, {"sleep_s": 0.4, "kills": {"worker 1": 5}}) as job:
+        assert job.processes[1].wait(120) == -signal.SIGKILL
+        job.plan = {"sleep_s": 0.4}
         job.start(1)
         job.end([job.processes[0], job.processes[2], job.processes[3]])
     steps = read_steps(tmp_path)
     assert_ledger_is_exact(tmp_path, 6)
     assert_equal_to(undisturbed, tmp_path, 3)
-    assert len({round for rounds in steps.values() for round in rounds}) >= 2
+    sizes = [max(steps[step]) for step in sorted(steps)]
+    assert sizes == sorted(sizes)
+    assert max(sizes) == 2

@@ -28,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         allow_abbrev=False,
     )
     option = parser.add_argument
-    option("--workers", metavar="N", default="1", help="how many workers (1)")
+    option("--workers", metavar="N", default="1", help="how many workers (1); MIN:MAX for an elastic job")
     option("--ps", metavar="M", default="0", help="how many parameter servers; adds a chief that coordinates (0)")
     option("--evaluator", action="store_true", help="add a task that evaluates beside training")
     option("--log-dir", metavar="DIR", help="also write the output of each task to a file there, such as worker-1.log")
@@ -59,8 +59,10 @@ def execute(options: argparse.Namespace) -> int:
     from tfdist.launching.restarts import RestartPolicy
 
     threads = options.threads_per_task
+    fewest, workers = _read_workers(options)
     job_options = JobOptions(
-        workers=read_whole_number("--workers", options.workers, minimum=1),
+        workers=workers,
+        fewest_workers=fewest,
         parameter_servers=read_whole_number("--ps", options.ps, minimum=0),
         evaluator=options.evaluator,
         num_threads=None if threads is None else read_whole_number("--threads-per-task", threads, minimum=1),
@@ -80,6 +82,26 @@ def execute(options: argparse.Namespace) -> int:
     )
     check_environment(os.environ, "tfdist run")
     return run_job(job_options, os.environ)
+
+
+def _read_workers(options: argparse.Namespace) -> tuple[int | None, int]:
+    """Reads N, or MIN:MAX, of `--workers`."""
+    few, colon, many = options.workers.partition(":")
+    if not colon:
+        return None, read_whole_number("--workers", options.workers, minimum=1)
+    fewest = read_whole_number("--workers", few, minimum=1)
+    most = read_whole_number("--workers", many, minimum=fewest)
+    if options.evaluator or options.ps != "0":
+        raise ArgumentError(
+            describe_problem(
+                "An elastic job has workers only",
+                received=f"--workers={options.workers}, --ps={options.ps}"
+                f"{', --evaluator' if options.evaluator else ''} (from the command line)",
+                expected="--workers MIN:MAX without --ps and --evaluator",
+                fix="leave those out, or give a fixed number of workers",
+            )
+        )
+    return fewest, most
 
 
 def _log_dir(text: str | None) -> Path | None:

@@ -79,6 +79,7 @@ def execute(options: argparse.Namespace) -> int:
             job = JobOptions(
                 command=command,
                 workers=count,
+                fewest_workers=None,
                 parameter_servers=0,
                 evaluator=False,
                 log_dir=None,

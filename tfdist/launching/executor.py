@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from tfdist.cluster.job_environment import JobEnvironment
+from tfdist.cluster.job_environment import ElasticEnvironment, JobEnvironment, parse_regroup_timeout_s
 from tfdist.cluster.job_reports import (
     failure_file_name,
     parse_failure_report,
@@ -29,19 +29,30 @@ from tfdist.launching.decisions import (
     Event,
     Finish,
     Kill,
+    Lose,
     PhaseReported,
     SignalReceived,
+    Start,
     TaskExited,
     describe_exit,
 )
 from tfdist.launching.guard import JobGuard
-from tfdist.launching.lifecycle import JobState, LifecycleRules, TaskState, step
-from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
+from tfdist.launching.lifecycle import Elasticity, JobState, LifecycleRules, TaskState, step
+from tfdist.launching.plan import (
+    TaskPlan,
+    build_task_env,
+    count_ports,
+    plan_elastic_tasks,
+    plan_tasks,
+    threads_per_task,
+)
 from tfdist.launching.ports import choose_free_ports
 from tfdist.launching.process import TaskProcess
+from tfdist.launching.rendezvous_process import RendezvousProcess
 from tfdist.launching.restarts import AttemptEnd, GiveUp, RestartPolicy, decide_restart, is_preemption
 from tfdist.launching.summary import TaskEnd, cause_of, find_root_cause, summarize_failure
 from tfdist.launching.task_output import TaskOutput
+from tfdist.rendezvous.membership import Rules
 
 _TICK_S = 0.05
 _DRAIN_LIMIT_S = 2.0
@@ -54,7 +65,8 @@ class JobOptions:
 
     Attributes:
         command: The command of every task.
-        workers: How many workers, at least 1.
+        workers: How many workers, at least 1; of an elastic job the most.
+        fewest_workers: How few the workers of an elastic job may become; None where it is not elastic.
         parameter_servers: How many parameter servers; above 0 there is a chief, too.
         evaluator: Whether there is an evaluator.
         log_dir: Where each task's log file goes; None for no files.
@@ -65,6 +77,7 @@ class JobOptions:
 
     command: tuple[str, ...]
     workers: int
+    fewest_workers: int | None
     parameter_servers: int
     evaluator: bool
     log_dir: Path | None
@@ -131,8 +144,11 @@ def _sleep(delay_s: float, signals: deque[signal.Signals]) -> bool:
 
 
 def _run_attempt(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals], *, attempt: int) -> _Job:
-    ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
-    plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+    if options.fewest_workers is None:
+        ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
+        plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+    else:
+        plans = plan_elastic_tasks(options.workers)
     with JobGuard() as guard, selectors.DefaultSelector() as selector:
         job = _Job(options, plans, guard, selector, signals, attempt=attempt)
         job.start(env)
@@ -163,7 +179,15 @@ class _Job:
         self._options, self._plans, self._attempt = options, plans, attempt
         self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
-        self._state = JobState(tuple(TaskState(plan.name, plan.task_type) for plan in plans), options.rules)
+        elasticity = None
+        if options.fewest_workers is not None:
+            policy = options.restarts
+            elasticity = Elasticity(options.fewest_workers, policy.max_restarts, policy.max_preemptions)
+        tasks = tuple(TaskState(plan.name, plan.task_type) for plan in plans)
+        self._state = JobState(tasks, options.rules, elasticity)
+        self._rendezvous: RendezvousProcess | None = None
+        self._task_envs: dict[str, dict[str, str]] = {}
+        self._old_outputs: list[TaskOutput] = []
         self._processes: dict[str, TaskProcess] = {}
         self._outputs: dict[str, TaskOutput] = {}
         self._progress_texts: dict[str, str] = {}
@@ -176,17 +200,38 @@ class _Job:
         options = self._options
         num_cores = len(os.sched_getaffinity(0))
         num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
+        elastic = None
+        if options.fewest_workers is not None:
+            limits = Rules(
+                options.fewest_workers,
+                options.workers,
+                latecomer_limit_s=options.rules.start_timeout_s,
+                regroup_limit_s=parse_regroup_timeout_s(env),
+            )
+            self._rendezvous = RendezvousProcess(limits, self._guard, env)
+            elastic = ElasticEnvironment(self._rendezvous.address, options.fewest_workers, options.workers)
         for plan in self._plans:
             job = JobEnvironment(
                 self._guard.job_id, str(self._guard.directory), plan.name, self._guard.secret, self._attempt
             )
-            task_env = build_task_env(plan, job, env, num_threads)
-            process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
-            self._guard.add(process)
-            self._processes[plan.name] = process
-            self._outputs[plan.name] = TaskOutput(
-                plan.name, process, self.console, options.log_dir, self._selector, goes_on=self._attempt > 0
-            )
+            self._task_envs[plan.name] = build_task_env(plan, job, env, num_threads, elastic)
+            self._start_task(plan.name, goes_on=self._attempt > 0)
+
+    def _start_task(self, name: str, *, goes_on: bool) -> None:
+        process = TaskProcess(self._options.command, self._task_envs[name], subprocess.PIPE, subprocess.PIPE)
+        self._guard.add(process)
+        self._processes[name] = process
+        self._outputs[name] = TaskOutput(
+            name, process, self.console, self._options.log_dir, self._selector, goes_on=goes_on
+        )
+
+    def _start_again(self, name: str) -> None:
+        """Starts a task that was lost. What it said before is passed on to its end."""
+        self._old_outputs.append(self._outputs[name])
+        for file_name in (progress_file_name(name), failure_file_name(name)):
+            (self._guard.directory / file_name).unlink(missing_ok=True)
+        self._progress_texts.pop(name, None)
+        self._start_task(name, goes_on=True)
 
     def attend(self) -> None:
         """Attends to the tasks until all have ended."""
@@ -199,12 +244,15 @@ class _Job:
             for event in events:
                 self._handle(event)
             self._handle(ClockTicked(time.monotonic()))
+            self._tell_rounds()
         self._guard.kill_all()
         drain_until = time.monotonic() + _DRAIN_LIMIT_S
         while self._selector.get_map() and time.monotonic() < drain_until:
             self._pass_on_output(_TICK_S)
-        for output in self._outputs.values():
+        for output in (*self._old_outputs, *self._outputs.values()):
             output.close()
+        if self._rendezvous is not None:
+            self._rendezvous.close()
         self._conclude()
 
     def _handle(self, event: Event) -> None:
@@ -219,8 +267,17 @@ class _Job:
                     self._note_ending(f"{reason}: killing {', '.join(tasks)}")
                     for name in tasks:
                         self._processes[name].send(signal.SIGKILL)
+                case Lose(reason=reason):
+                    self.console.write_note(reason)
+                case Start(task=name):
+                    self.console.write_note(f"starting {name} again")
+                    self._start_again(name)
                 case Finish():
                     pass  # the loop sees it in the state
+
+    def _tell_rounds(self) -> None:
+        for number, members in self._rendezvous.rounds() if self._rendezvous else ():
+            self.console.write_note(f"group {number} of the job: {', '.join(members)}")
 
     def _note_ending(self, text: str) -> None:
         if self._state.outcome is not None:  # that helpers are asked to end after training is no news
