@@ -57,7 +57,9 @@ class Slowly(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(PLAN.get("sleep_s", 0.0))
-        if PLAN.get("kills", {}).get(TASK) == int(self.model.optimizer.iterations.numpy()):
+        is_due = PLAN.get("kills", {}).get(TASK) == int(self.model.optimizer.iterations.numpy())
+        if is_due and not (DIRECTORY / f"killed {TASK}").exists():
+            (DIRECTORY / f"killed {TASK}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
