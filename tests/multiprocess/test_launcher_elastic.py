@@ -12,12 +12,12 @@ import pytest
 
 pytestmark = pytest.mark.timeout(400)
 SCRIPT = Path(__file__).parents[1] / "faults" / "elastic_training.py"
+RUN = [sys.executable, "-m", "tfdist", "run"]
 
 
 def run_job(directory, workers, plan, *options):
     return subprocess.run(
-        [sys.executable, "-m", "tfdist", "run", "--workers", workers, *options, str(SCRIPT), str(directory)]
-        + [json.dumps(plan)],
+        [*RUN, "--workers", workers, *options, str(SCRIPT), str(directory), json.dumps(plan)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -72,8 +72,6 @@ def test_too_few_workers_end_the_job(tmp_path):
     ],
 )
 def test_unusable_options(options, said):
-    result = subprocess.run(
-        [sys.executable, "-m", "tfdist", "run", *options, str(SCRIPT)], capture_output=True, text=True, timeout=60
-    )
+    result = subprocess.run([*RUN, *options, str(SCRIPT)], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert said in result.stderr

@@ -31,6 +31,7 @@ from tfdist.keras_compat.input_position import WatchedEpochs
 from tfdist.keras_compat.installation import install
 from tfdist.keras_compat.managed_strategies import elastic_group, is_managed, num_replicas, worker_position
 from tfdist.keras_compat.private_names import epoch_logs, model_strategy, set_initial_epoch
+from tfdist.reporting.heartbeat import in_phase
 from tfdist.snapshots import CheckpointStore, RestoredCheckpoint, Snapshot
 
 __all__ = ["FaultTolerantCheckpoint"]
@@ -446,7 +447,8 @@ class FaultTolerantCheckpoint(FitWatcher):
             is_chief=self._task == 0,
             metrics=self._epoch_metrics,
         )
-        return self._store.save(snapshot, step=step, epoch=epoch, wait=wait or not self._is_asynchronous)
+        with in_phase("save"):
+            return self._store.save(snapshot, step=step, epoch=epoch, wait=wait or not self._is_asynchronous)
 
     def _end_process(self, signal_number: int, step: int) -> None:
         self._meet()
@@ -461,7 +463,8 @@ class FaultTolerantCheckpoint(FitWatcher):
 
     def _meet(self) -> None:
         """Waits until every worker has written its part, and the chief all. Collective."""
-        self._store.wait()
+        with in_phase("save"):
+            self._store.wait()
         if self._num_tasks > 1:
             numbers_of_all_workers(self._strategy, [0])
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfdist.cli.options import check_environment, program_command, read_seconds, read_whole_number
 from tfdist.errors import ArgumentError, describe_problem
+
+if TYPE_CHECKING:
+    from tfdist.launching.hangs import HangRules
 
 _USAGE = """tfdist run [options] SCRIPT [arguments of the script]
        tfdist run [options] -m MODULE [arguments of the module]"""
@@ -37,6 +40,12 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--max-preemptions", metavar="P", help="how many preemptions to start it again after (as --max-restarts)")
     option("--evaluator-grace-s", metavar="S", default="600", help="how long the evaluator may go on after training")
     option("--stop-grace-s", metavar="S", default="30", help="how long tasks may take to end (and save) when asked to")
+    option(
+        "--hang-timeout-s",
+        metavar="S",
+        default="auto",
+        help="no progress for S seconds is a hang (auto: learned; 0: none)",
+    )
     option("--threads-per-task", metavar="T", help="threads of each task (the cores divided between the workers)")
     option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
     option("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script, and its arguments")
@@ -71,6 +80,7 @@ def execute(options: argparse.Namespace) -> int:
             evaluator_grace_s=read_seconds("--evaluator-grace-s", options.evaluator_grace_s),
             stop_grace_s=read_seconds("--stop-grace-s", options.stop_grace_s),
         ),
+        hangs=_read_hangs(options.hang_timeout_s),
         restarts=RestartPolicy(
             max_restarts=read_whole_number("--max-restarts", options.max_restarts, minimum=0),
             max_preemptions=read_whole_number(
@@ -102,6 +112,14 @@ def _read_workers(options: argparse.Namespace) -> tuple[int | None, int]:
             )
         )
     return fewest, most
+
+
+def _read_hangs(text: str) -> HangRules:
+    from tfdist.launching.hangs import HangRules
+
+    if text in ("auto", "0"):
+        return HangRules(None if text == "auto" else 0.0)
+    return HangRules(read_seconds("--hang-timeout-s", text, unit="auto, 0, or a number of seconds", example="120"))
 
 
 def _log_dir(text: str | None) -> Path | None:

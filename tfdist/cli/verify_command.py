@@ -56,6 +56,7 @@ def execute(options: argparse.Namespace) -> int:
     """
     from tfdist.cluster.job_environment import VerifyEnvironment
     from tfdist.launching.executor import JobOptions, run_job
+    from tfdist.launching.hangs import HangRules
     from tfdist.launching.lifecycle import LifecycleRules
     from tfdist.launching.restarts import RestartPolicy
 
@@ -85,6 +86,7 @@ def execute(options: argparse.Namespace) -> int:
                 log_dir=None,
                 num_threads=None,
                 rules=LifecycleRules(),
+                hangs=HangRules(),
                 restarts=RestartPolicy(),
             )
             status = run_job(job, env)

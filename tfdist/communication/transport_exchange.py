@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfdist.communication.transports import Transport
 from tfdist.errors import TfdistError
+from tfdist.reporting.heartbeat import in_phase
 
 __all__ = ["TransportExchange"]
 
@@ -73,7 +74,8 @@ class TransportExchange:
 
     def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Sums an array outside of any graph. Collective."""
-        return self.transport.all_reduce_sum([array])[0]
+        with in_phase("exchange"):
+            return self.transport.all_reduce_sum([array])[0]
 
     def _sum_packed(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
@@ -122,7 +124,8 @@ class TransportExchange:
 
         def call(*arrays: Any) -> list[Any]:
             try:
-                return exchange([np.asarray(array) for array in arrays])
+                with in_phase("exchange"):
+                    return exchange([np.asarray(array) for array in arrays])
             except TfdistError as error:
                 self.failure = error
                 raise

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.keras_compat.elastic_operations import perform
 from tfdist.keras_compat.managed_strategies import elastic_group, exchange_of, num_local_replicas, worker_position
+from tfdist.reporting.heartbeat import in_phase
 
 __all__ = ["any_worker", "numbers_of_all_workers"]
 
@@ -28,7 +29,8 @@ def numbers_of_all_workers(strategy: tf.distribute.Strategy, numbers: Sequence[i
     """
     group = elastic_group(strategy)
     if group is not None:
-        return perform(group, lambda: group.all_reduce_sum([_table(strategy, numbers)])[0])
+        with in_phase("exchange"):
+            return perform(group, lambda: group.all_reduce_sum([_table(strategy, numbers)])[0])
     table = _table(strategy, numbers)
     if len(table) == 1:
         return table

@@ -29,6 +29,7 @@ from tfdist.keras_compat.managed_strategies import (
     num_local_replicas,
     worker_position,
 )
+from tfdist.keras_compat.monitored_step import MonitoredStep
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import (
     TensorFlowTrainer,
@@ -43,6 +44,7 @@ from tfdist.keras_compat.private_names import (
 from tfdist.keras_compat.step_logs import StepLogs, agree_on_interval, logs_every
 from tfdist.keras_compat.step_view import CopyView, entered
 from tfdist.keras_compat.stopping import stop_together
+from tfdist.reporting.heartbeat import in_phase
 
 __all__ = ["OVERRIDES", "build_from_spec"]
 
@@ -104,7 +106,7 @@ def _make_entry(original: Any) -> Any:
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         try:
-            with watched(watcher, fit_call), logs_every(interval):
+            with in_phase("other"), watched(watcher, fit_call), logs_every(interval):
                 return original(*call.args, **call.kwargs)
         except tf.errors.OpError as error:
             failure = exchange_of(strategy).failure
@@ -238,6 +240,7 @@ def _make_step_function(kind: str) -> Any:
                     function = steps.make_predict_function(self)
                 else:
                     function = steps.make_step_function(self, getattr(self, step))
+                function = MonitoredStep(function, self.steps_per_execution if kind == "train" else 0)
                 setattr(self, attribute, function)
             return getattr(self, attribute)
 
@@ -259,7 +262,8 @@ def _make_metrics_result_or_logs(original: Any) -> Any:
         if not logs and watcher is not None and watcher.resumed_logs() is not None:
             return watcher.resumed_logs()
         if isinstance(logs, (asynchronous_steps.AsynchronousLogs, StepLogs)):
-            logs = logs.final()
+            with in_phase("step"):
+                logs = logs.final()
         # The logs of a step are those of the global state already; a replica's own variables are not.
         return pythonify_logs(logs) if is_managed(model_strategy(self)) and logs else original(self, logs)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from tfdist.cluster.heartbeats import heartbeat_file_name
 from tfdist.cluster.job_environment import ElasticEnvironment, JobEnvironment, parse_regroup_timeout_s
 from tfdist.cluster.job_reports import (
     failure_file_name,
@@ -37,7 +38,9 @@ from tfdist.launching.decisions import (
     describe_exit,
 )
 from tfdist.launching.guard import JobGuard
+from tfdist.launching.hangs import HangRules, Watch, look
 from tfdist.launching.lifecycle import Elasticity, JobState, LifecycleRules, TaskState, step
+from tfdist.launching.observation import ask_for_stacks, observe, read_heartbeat
 from tfdist.launching.plan import (
     TaskPlan,
     build_task_env,
@@ -56,6 +59,7 @@ from tfdist.rendezvous.membership import Rules
 
 _TICK_S = 0.05
 _DRAIN_LIMIT_S = 2.0
+_LOOK_EVERY_S = 1.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -72,6 +76,7 @@ class JobOptions:
         log_dir: Where each task's log file goes; None for no files.
         num_threads: The size of each task's thread pools; None divides the cores between the workers.
         rules: The time limits.
+        hangs: When a task that makes no progress hangs.
         restarts: When to start it again.
     """
 
@@ -83,6 +88,7 @@ class JobOptions:
     log_dir: Path | None
     num_threads: int | None
     rules: LifecycleRules
+    hangs: HangRules
     restarts: RestartPolicy
 
 
@@ -188,6 +194,8 @@ class _Job:
         self._rendezvous: RendezvousProcess | None = None
         self._task_envs: dict[str, dict[str, str]] = {}
         self._old_outputs: list[TaskOutput] = []
+        self._watch, self._next_look = Watch(), 0.0
+        self._hangs: dict[str, str] = {}
         self._processes: dict[str, TaskProcess] = {}
         self._outputs: dict[str, TaskOutput] = {}
         self._progress_texts: dict[str, str] = {}
@@ -228,9 +236,10 @@ class _Job:
     def _start_again(self, name: str) -> None:
         """Starts a task that was lost. What it said before is passed on to its end."""
         self._old_outputs.append(self._outputs[name])
-        for file_name in (progress_file_name(name), failure_file_name(name)):
+        for file_name in (progress_file_name(name), failure_file_name(name), heartbeat_file_name(name)):
             (self._guard.directory / file_name).unlink(missing_ok=True)
         self._progress_texts.pop(name, None)
+        self._hangs.pop(name, None)
         self._start_task(name, goes_on=True)
 
     def attend(self) -> None:
@@ -245,6 +254,7 @@ class _Job:
                 self._handle(event)
             self._handle(ClockTicked(time.monotonic()))
             self._tell_rounds()
+            self._look_for_hangs()
         self._guard.kill_all()
         drain_until = time.monotonic() + _DRAIN_LIMIT_S
         while self._selector.get_map() and time.monotonic() < drain_until:
@@ -278,6 +288,29 @@ class _Job:
     def _tell_rounds(self) -> None:
         for number, members in self._rendezvous.rounds() if self._rendezvous else ():
             self.console.write_note(f"group {number} of the job: {', '.join(members)}")
+
+    def _look_for_hangs(self) -> None:
+        """Kills a task that hangs. What follows is what follows when a task is lost."""
+        now = time.monotonic()
+        if now < self._next_look or self._state.outcome is not None or self._state.has_trained:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        watched = [task.name for task in self._state.running if task.task_type != "evaluator"]
+        pids = {name: self._processes[name].pid for name in watched if name not in self._hangs}
+        seen = {name: observe(self._guard.directory, name, pid) for name, pid in pids.items()}
+        self._watch, hang = look(self._watch, self._options.hangs, seen, now)
+        if hang is None:
+            return
+        self.console.write_note(f"the job hangs: {hang.reason}")
+        asked = (*hang.culprits, *hang.victims)
+        for name, lines in ask_for_stacks(self._guard.directory, {name: pids[name] for name in asked}).items():
+            stopped = " (a stopped process gives none)" if seen[name].state in "Tt" else ""
+            shown = "".join(f"\n    {line}" for line in lines) or f" none came{stopped}"
+            self.console.write_note(f"stacks of {name}:{shown}")
+        for name in hang.culprits:
+            self._hangs[name] = hang.reason
+            self.console.write_note(f"killing {name}")
+            self._processes[name].send(signal.SIGKILL)
 
     def _note_ending(self, text: str) -> None:
         if self._state.outcome is not None:  # that helpers are asked to end after training is no news
@@ -323,9 +356,12 @@ class _Job:
         root = find_root_cause(ends)
         assert root is not None
         self.status, self.message = summarize_failure(root, ends)
+        beats = [read_heartbeat(self._guard.directory, task.name) for task in self._state.training_tasks]
+        steps = [beat.step for beat in beats if beat is not None]
         self.end = AttemptEnd(
-            describe_exit(root.name, root.returncode),
-            place=cause_of(root),
+            self._hangs.get(root.name) or describe_exit(root.name, root.returncode),
+            place="hang" if root.name in self._hangs else cause_of(root),
+            step=max(steps) if steps else None,
             is_preempted=is_preemption(root.returncode),
         )
 
