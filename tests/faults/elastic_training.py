@@ -92,7 +92,11 @@ def train():
     held_out = held_out.map(lambda x, targets: (x, targets[:, :1]))
     callbacks = [Slowly()]
     if PLAN.get("checkpoints", True):
-        callbacks.append(FaultTolerantCheckpoint(DIRECTORY / "checkpoints", save_each_epoch=False))
+        callbacks.append(
+            FaultTolerantCheckpoint(
+                DIRECTORY / "checkpoints", save_each_epoch=False, save_interval_steps=PLAN.get("save_interval_steps")
+            )
+        )
     history = model.fit(data, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held_out)
     final = model.evaluate(held_out, verbose=0, return_dict=True)
     outputs = model.predict(held_out.map(lambda x, y: x), verbose=0)

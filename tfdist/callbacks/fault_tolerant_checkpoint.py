@@ -31,7 +31,8 @@ from tfdist.keras_compat.input_position import WatchedEpochs
 from tfdist.keras_compat.installation import install
 from tfdist.keras_compat.managed_strategies import elastic_group, is_managed, num_replicas, worker_position
 from tfdist.keras_compat.private_names import epoch_logs, model_strategy, set_initial_epoch
-from tfdist.reporting.heartbeat import in_phase
+from tfdist.reporting.events import report_event
+from tfdist.reporting.heartbeat import count_steps, in_phase
 from tfdist.snapshots import CheckpointStore, RestoredCheckpoint, Snapshot
 
 __all__ = ["FaultTolerantCheckpoint"]
@@ -178,6 +179,8 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._logs: dict[str, Any] | None = None
         self._facts: ModelFacts | None = None
         self._is_told_of_generator = False
+        self._is_counted = False
+        self._told_step = -1
         self._welcomed_until: int | None = None
 
     def _make_store(self, run: str) -> CheckpointStore:
@@ -258,6 +261,10 @@ class FaultTolerantCheckpoint(FitWatcher):
         snapshot, found = restored
         state = FitState.from_record(snapshot.record)
         self._first_step = self._step = found.step
+        if not self._is_counted:
+            self._is_counted = True
+            count_steps(found.step)
+            report_event("resumed", step=found.step)
         if state.fit < self._number:
             return None  # of an earlier fit of this process: this one begins with the model as it is
         is_done = state.fit > self._number or (state.is_complete and self._present_call.epochs <= state.epoch_limit)
@@ -369,6 +376,7 @@ class FaultTolerantCheckpoint(FitWatcher):
             signal_number, time_has_come = 0, False
         if num_newcomers and not signal_number:
             self._admit_newcomers(step, epochs)
+        self._tell_of_saves()
         interval = self._schedule.interval_steps
         if not (signal_number or time_has_come or epochs.step == 0 or (interval and step % interval == 0)):
             return
@@ -468,6 +476,12 @@ class FaultTolerantCheckpoint(FitWatcher):
         if self._num_tasks > 1:
             numbers_of_all_workers(self._strategy, [0])
 
+    def _tell_of_saves(self) -> None:
+        committed = self._store.last_committed
+        if committed is not None and committed.step > self._told_step:
+            self._told_step = committed.step
+            report_event("saved", step=committed.step)
+
     def _leave_store(self) -> None:
         """Leaves a save in flight to itself: it may wait for a worker that is gone."""
         threading.Thread(target=self._store.close, name="tfdist-checkpoint-end", daemon=True).start()
@@ -492,6 +506,7 @@ class FaultTolerantCheckpoint(FitWatcher):
             step = self._step + self._epochs.steps_per_execution
         self._save(step, self._epoch + 1 if self._epochs is not None else 0, None, wait=True)
         self._meet()
+        self._tell_of_saves()
 
     def _close_store(self) -> None:
         """Ends the writing thread. After an error its save may wait for a worker that is gone: it gets little time."""

@@ -37,6 +37,7 @@ from tfdist.launching.decisions import (
     TaskExited,
     describe_exit,
 )
+from tfdist.launching.event_log import EventLog
 from tfdist.launching.guard import JobGuard
 from tfdist.launching.hangs import HangRules, Watch, look
 from tfdist.launching.lifecycle import Elasticity, JobState, LifecycleRules, TaskState, step
@@ -127,13 +128,17 @@ def _run_attempts(options: JobOptions, env: Mapping[str, str], signals: deque[si
         if job.message:
             job.console.write_note(job.message)
         if job.end is None:
+            job.events.close()
             return job.status
         ends.append(job.end)
         decision = decide_restart(options.restarts, ends)
         if isinstance(decision, GiveUp):
+            job.events.close()
             if decision.reason:
                 job.console.write_note(f"the job is not started again: {decision.reason}")
             return job.status
+        job.events.write("waiting", seconds=decision.delay_s, reason=decision.reason, tier=2)
+        job.events.close()
         job.console.write_note(
             f"attempt {len(ends)} follows in {decision.delay_s:g} s: attempt {len(ends) - 1} {decision.reason}"
         )
@@ -167,6 +172,7 @@ class _Job:
 
     Attributes:
         console: Where it writes.
+        events: Its event log.
         status: The launcher's exit status, once it has ended.
         message: The last words, once it has ended; empty for none.
         end: How it ended; None where it ended well.
@@ -185,6 +191,7 @@ class _Job:
         self._options, self._plans, self._attempt = options, plans, attempt
         self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
+        self.events = EventLog(options.log_dir, self.console)
         elasticity = None
         if options.fewest_workers is not None:
             policy = options.restarts
@@ -196,6 +203,7 @@ class _Job:
         self._old_outputs: list[TaskOutput] = []
         self._watch, self._next_look = Watch(), 0.0
         self._hangs: dict[str, str] = {}
+        self._start_times: dict[str, float] = {}
         self._processes: dict[str, TaskProcess] = {}
         self._outputs: dict[str, TaskOutput] = {}
         self._progress_texts: dict[str, str] = {}
@@ -206,6 +214,7 @@ class _Job:
     def start(self, env: Mapping[str, str]) -> None:
         """Starts all tasks."""
         options = self._options
+        self.events.write("started", attempt=self._attempt, tasks=[plan.name for plan in self._plans])
         num_cores = len(os.sched_getaffinity(0))
         num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
         elastic = None
@@ -228,6 +237,7 @@ class _Job:
     def _start_task(self, name: str, *, goes_on: bool) -> None:
         process = TaskProcess(self._options.command, self._task_envs[name], subprocess.PIPE, subprocess.PIPE)
         self._guard.add(process)
+        self._start_times[name] = time.time()
         self._processes[name] = process
         self._outputs[name] = TaskOutput(
             name, process, self.console, self._options.log_dir, self._selector, goes_on=goes_on
@@ -255,6 +265,8 @@ class _Job:
             self._handle(ClockTicked(time.monotonic()))
             self._tell_rounds()
             self._look_for_hangs()
+            if self._options.log_dir is not None:
+                self.events.take_from_tasks(self._guard.directory, self._outputs)
         self._guard.kill_all()
         drain_until = time.monotonic() + _DRAIN_LIMIT_S
         while self._selector.get_map() and time.monotonic() < drain_until:
@@ -264,6 +276,10 @@ class _Job:
         if self._rendezvous is not None:
             self._rendezvous.close()
         self._conclude()
+        self.events.take_from_tasks(self._guard.directory, self._outputs)
+        step = None if self.end is None else self.end.step
+        reason = self._state.outcome.reason if self._state.outcome else ""
+        self.events.write("ended", attempt=self._attempt, status=self.status, reason=reason, step=step)
 
     def _handle(self, event: Event) -> None:
         self._state, decisions = step(self._state, event)
@@ -281,6 +297,7 @@ class _Job:
                     self.console.write_note(reason)
                 case Start(task=name):
                     self.console.write_note(f"starting {name} again")
+                    self.events.write("restarted", task=name, tier=2)
                     self._start_again(name)
                 case Finish():
                     pass  # the loop sees it in the state
@@ -288,6 +305,8 @@ class _Job:
     def _tell_rounds(self) -> None:
         for number, members in self._rendezvous.rounds() if self._rendezvous else ():
             self.console.write_note(f"group {number} of the job: {', '.join(members)}")
+            if number:
+                self.events.write("re-formed", members=list(members), tier=1)
 
     def _look_for_hangs(self) -> None:
         """Kills a task that hangs. What follows is what follows when a task is lost."""
@@ -302,6 +321,8 @@ class _Job:
         if hang is None:
             return
         self.console.write_note(f"the job hangs: {hang.reason}")
+        seconds = round(hang.silence_s, 3)
+        self.events.write("hang", tasks=list(hang.culprits), reason=hang.reason, seconds=seconds)
         asked = (*hang.culprits, *hang.victims)
         for name, lines in ask_for_stacks(self._guard.directory, {name: pids[name] for name in asked}).items():
             stopped = " (a stopped process gives none)" if seen[name].state in "Tt" else ""
@@ -339,8 +360,22 @@ class _Job:
             if returncode is not None:
                 self._guard.remove(self._processes[task.name])
                 self._end_times[task.name] = time.time()
+                self._note_end(task, returncode)
                 events.append(TaskExited(task.name, returncode, time.monotonic()))
         return events
+
+    def _note_end(self, task: TaskState, returncode: int) -> None:
+        beat = read_heartbeat(self._guard.directory, task.name)
+        self.events.take_from_tasks(self._guard.directory, [task.name])
+        life_s = round(time.time() - self._start_times[task.name], 3)
+        if beat is not None:
+            seconds = {phase: round(value, 3) for phase, value in beat.seconds.items()}
+            seconds[beat.phase] = round(seconds[beat.phase] + time.monotonic() - beat.since, 3)
+            self.events.write("task_times", task=task.name, step=beat.step, seconds=life_s, phases=seconds)
+        if returncode != 0 and not task.was_asked:
+            step = None if beat is None else beat.step
+            reason = self._hangs.get(task.name) or describe_exit(task.name, returncode)
+            self.events.write("lost", task=task.name, step=step, reason=reason)
 
     def _conclude(self) -> None:
         outcome = self._state.outcome

@@ -71,11 +71,13 @@ class Hang:
         culprits: The tasks at fault.
         victims: Those that wait for them.
         reason: In words.
+        silence_s: How long the longest of them had been silent, in seconds.
     """
 
     culprits: tuple[str, ...]
     victims: tuple[str, ...]
     reason: str
+    silence_s: float
 
 
 def look(watch: Watch, rules: HangRules, seen: Mapping[str, Seen], now: float) -> tuple[Watch, Hang | None]:
@@ -101,16 +103,18 @@ def look(watch: Watch, rules: HangRules, seen: Mapping[str, Seen], now: float) -
     }
     if not silent:
         return watch, None
+    silence_s = max(silent.values())
     waiting = [name for name, beat in beats.items() if beat.phase == "exchange"]
     stopped = [name for name, each in seen.items() if each.state in "Tt"]
     culprits = stopped or [name for name in silent if name not in waiting]
     if not culprits and len(waiting) < len(beats):
         return watch, None  # somebody else is in a step, and not for too long yet
     if not culprits:
-        longest = max(silent.values())
         where = ", ".join(f"{name} at step {beats[name].step}" for name in waiting)
-        reason = f"every worker waits in an exchange for {longest:.0f} s ({where}): the network between them, or their "
-        return watch, Hang(tuple(waiting), (), reason + "processes, let nothing through")
+        reason = (
+            f"every worker waits in an exchange for {silence_s:.0f} s ({where}): the network between them, or their "
+        )
+        return watch, Hang(tuple(waiting), (), reason + "processes, let nothing through", silence_s)
     victims = tuple(name for name in waiting if name not in culprits)
     said = "; ".join(_describe(name, seen[name], watch, now) for name in culprits)
     waits = (
