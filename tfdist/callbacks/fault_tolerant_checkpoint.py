@@ -179,7 +179,6 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._logs: dict[str, Any] | None = None
         self._facts: ModelFacts | None = None
         self._is_told_of_generator = False
-        self._is_counted = False
         self._told_step = -1
         self._welcomed_until: int | None = None
 
@@ -261,10 +260,9 @@ class FaultTolerantCheckpoint(FitWatcher):
         snapshot, found = restored
         state = FitState.from_record(snapshot.record)
         self._first_step = self._step = found.step
-        if not self._is_counted:
-            self._is_counted = True
+        if self._number == 0:
             count_steps(found.step)
-            report_event("resumed", step=found.step)
+        report_event("resumed", step=found.step)
         if state.fit < self._number:
             return None  # of an earlier fit of this process: this one begins with the model as it is
         is_done = state.fit > self._number or (state.is_complete and self._present_call.epochs <= state.epoch_limit)
