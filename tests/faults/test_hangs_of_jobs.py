@@ -50,7 +50,7 @@ def test_an_elastic_job_goes_on_without_the_culprit(tmp_path, kind):
     status, said = run_job(tmp_path, kind, "--workers", "1:2")
     assert (tmp_path / "hung").exists(), said[-5000:]
     assert_diagnosed(said, kind)
-    assert "the job goes on with 1 workers" in said
+    assert "the job goes on with 1 worker" in said
     assert status == 0, said[-5000:]
     assert said.count("trained") == 1
 

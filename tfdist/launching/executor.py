@@ -192,10 +192,9 @@ class _Job:
         self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
         self.events = EventLog(options.log_dir, self.console)
-        elasticity = None
-        if options.fewest_workers is not None:
-            policy = options.restarts
-            elasticity = Elasticity(options.fewest_workers, policy.max_restarts, policy.max_preemptions)
+        elasticity, policy = None, options.restarts
+        if options.fewest_workers is not None or options.parameter_servers:
+            elasticity = Elasticity(options.fewest_workers or 0, policy.max_restarts, policy.max_preemptions)
         tasks = tuple(TaskState(plan.name, plan.task_type) for plan in plans)
         self._state = JobState(tasks, options.rules, elasticity)
         self._rendezvous: RendezvousProcess | None = None

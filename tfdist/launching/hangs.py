@@ -112,15 +112,14 @@ def look(watch: Watch, rules: HangRules, seen: Mapping[str, Seen], now: float) -
     if not culprits:
         where = ", ".join(f"{name} at step {beats[name].step}" for name in waiting)
         reason = (
-            f"every worker waits in an exchange for {silence_s:.0f} s ({where}): the network between them, or their "
+            f"every worker waits in an exchange for {silence_s:.0f} s ({where}): nothing comes through between them"
         )
-        return watch, Hang(tuple(waiting), (), reason + "processes, let nothing through", silence_s)
+        return watch, Hang(tuple(waiting), (), reason, silence_s)
     victims = tuple(name for name in waiting if name not in culprits)
     said = "; ".join(_describe(name, seen[name], watch, now) for name in culprits)
-    waits = (
-        f"; {', '.join(victims)} {'waits' if len(victims) == 1 else 'wait'} for it in an exchange" if victims else ""
-    )
-    return watch, Hang(tuple(culprits), victims, said + waits)
+    if victims:
+        said += f"; {', '.join(victims)} {'waits' if len(victims) == 1 else 'wait'} for it in an exchange"
+    return watch, Hang(tuple(culprits), victims, said, silence_s)
 
 
 def limit_of(phase: str, rules: HangRules, longest: Mapping[str, float]) -> float:

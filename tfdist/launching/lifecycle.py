@@ -15,6 +15,8 @@ The rules:
   job, so that a checkpoint can be saved.
 - A task that does not reach the phase `connecting` within `start_timeout_s` of the first one fails the job, and so does
   one that ends before it, while another waits in that phase. Jobs in which no task reports phases are not judged.
+- Under parameter servers, a worker that fails after the coordinator has connected is started again while the budget
+  lasts (`Elasticity`); the coordinator takes it back.
 - In an elastic job (`Elasticity`), a worker that fails is lost, and no failure of the job as long as enough others
   live. It is started again while the budget lasts, after a delay that doubles. The job ends well when a worker has
   ended with status 0 and the others have followed: those that have not within `end_grace_s` are asked to.
@@ -45,6 +47,8 @@ from tfdist.launching.decisions import (
 )
 from tfdist.launching.restarts import is_preemption
 
+_CONNECTED = ("connected", "training")
+
 
 @dataclass(frozen=True)
 class LifecycleRules:
@@ -62,10 +66,10 @@ class LifecycleRules:
 
 @dataclass(frozen=True)
 class Elasticity:
-    """How an elastic job may lose workers.
+    """How a job may lose workers: an elastic one, or one with parameter servers.
 
     Attributes:
-        fewest_workers: With fewer the job does not go on.
+        fewest_workers: With fewer an elastic job does not go on.
         max_replacements: How many workers that failed are started again.
         max_preemptions: How many workers that were preempted are.
     """
@@ -225,7 +229,7 @@ def _judge(state: JobState, event: Event) -> JobState:
             return _ask_all(replace(state, outcome=outcome), now + state.rules.failure_grace_s)
     if state.has_trained:
         return _end_helpers(state, now)
-    if state.elasticity is not None:
+    if state.elasticity is not None and not state.is_coordinated:
         return state  # the rendezvous waits for the workers
     problem = _find_start_problem(state, now)
     if problem is not None:
@@ -234,42 +238,47 @@ def _judge(state: JobState, event: Event) -> JobState:
 
 
 def _lose_workers(state: JobState, now: float) -> tuple[JobState, tuple[Decision, ...]]:
-    """Goes on without workers of an elastic job that failed, if enough others live."""
+    """Goes on without workers that failed, where that is possible."""
     decisions: list[Decision] = []
     for task in state.tasks:
-        if state.elasticity is None or not _may_be_lost(state, task) or task.returncode is None:
+        elasticity, returncode = state.elasticity, task.returncode
+        is_candidate = task.task_type == "worker" and task.has_failed and not task.is_lost
+        if elasticity is None or returncode is None or not is_candidate:
             continue
-        preempted = is_preemption(task.returncode)
+        preempted = is_preemption(returncode)
         used, limit, option = (
-            (state.num_preempted, state.elasticity.max_preemptions, "--max-preemptions")
+            (state.num_preempted, elasticity.max_preemptions, "--max-preemptions")
             if preempted
-            else (state.num_replaced, state.elasticity.max_replacements, "--max-restarts")
+            else (state.num_replaced, elasticity.max_replacements, "--max-restarts")
         )
-        left = len([each for each in state.running if each.task_type == "worker"])
-        reason = f"{describe_exit(task.name, task.returncode)}; the job goes on with {left} workers"
+        if not _may_be_lost(state, elasticity, task, has_budget=used < limit):
+            continue
+        left = sum(each.task_type == "worker" for each in state.running)
+        reason = f"{describe_exit(task.name, returncode)}; the job goes on with {left} worker{'s' if left != 1 else ''}"
         start_at = None
-        if state.has_trained:
-            pass
-        elif used < limit:
+        if used < limit and not state.has_trained:
             doubled = state.rules.replacement_delay_s * 2.0 ** (task.num_starts - 1)
             start_at = now + min(state.rules.replacement_max_delay_s, doubled)
             reason += f", and it is started again in {start_at - now:g} s ({used + 1} of at most {limit}, {option})"
-            state = replace(state, **{"num_preempted" if preempted else "num_replaced": used + 1})  # type: ignore[arg-type]
-        elif limit:
+            if preempted:
+                state = replace(state, num_preempted=used + 1)
+            else:
+                state = replace(state, num_replaced=used + 1)
+        elif limit and not state.has_trained:
             reason += f"; it is not started again, as {option}={limit} have been"
         state = _update(state, task.name, is_lost=True, start_at=start_at)
         decisions.append(Lose(task.name, reason))
     return state, tuple(decisions)
 
 
-def _may_be_lost(state: JobState, task: TaskState) -> bool:
-    if state.elasticity is None or task.task_type != "worker" or task.is_lost or not task.has_failed:
-        return False
+def _may_be_lost(state: JobState, elasticity: Elasticity, task: TaskState, *, has_budget: bool) -> bool:
     if state.has_trained:
-        return task.num_starts > 1  # it came too late to take part
-    live = [each for each in state.running if each.task_type == "worker"]
-    saved = task.returncode == os.EX_TEMPFAIL  # all have, and want to be started again
-    return len(live) >= state.elasticity.fewest_workers and not saved
+        return task.num_starts > 1 and not state.is_coordinated  # it came too late to take part
+    if state.is_coordinated:  # the coordinator takes a worker back, once it has begun
+        return has_budget and any(each.phase in _CONNECTED for each in state.training_tasks)
+    num_live = sum(each.task_type == "worker" for each in state.running)
+    has_saved = task.returncode == os.EX_TEMPFAIL  # as all have, to be started again
+    return num_live >= elasticity.fewest_workers and not has_saved
 
 
 def _end_helpers(state: JobState, now: float) -> JobState:
@@ -277,7 +286,7 @@ def _end_helpers(state: JobState, now: float) -> JobState:
         if task.returncode is not None or task.ask_at is not None:
             return task
         grace_s = state.rules.evaluator_grace_s if task.task_type == "evaluator" else 0.0
-        if task.task_type == "worker" and state.elasticity is not None:
+        if task.task_type == "worker" and state.elasticity is not None and not state.is_coordinated:
             grace_s = state.rules.end_grace_s
         return replace(task, ask_at=now + grace_s)
 

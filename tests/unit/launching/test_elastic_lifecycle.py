@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tfdist.launching.decisions import Ask, ClockTicked, Finish, Lose, SignalReceived, Start, TaskExited
+from tfdist.launching.decisions import Ask, ClockTicked, Finish, Lose, PhaseReported, SignalReceived, Start, TaskExited
 from tfdist.launching.lifecycle import Elasticity, JobState, LifecycleRules, TaskState, step
 
 RULES = LifecycleRules(failure_grace_s=2, kill_grace_s=10, stop_grace_s=30, end_grace_s=60, replacement_delay_s=1)
@@ -154,3 +154,39 @@ def test_a_thousand_workers_fail_at_random(seed):
         assert state.outcome is not None or state.has_trained or len(running) >= fewest - 1
     assert not running
     assert losses >= starts
+
+
+def coordinated(*events, elasticity=Elasticity(0, 1)):  # noqa: B008 - frozen
+    names = {"chief": "chief", "worker 0": "worker", "worker 1": "worker", "ps 0": "ps"}
+    state = JobState(tuple(TaskState(name, kind) for name, kind in names.items()), RULES, elasticity)
+    decided = []
+    for event in events:
+        state, decisions = step(state, event)
+        decided += decisions
+    return decided, state
+
+
+CONNECTED = PhaseReported("chief", "connected", True, 1)
+
+
+def test_a_worker_under_parameter_servers_is_started_again():
+    decided, state = coordinated(
+        CONNECTED, exited(1, KILLED, 5), tick(6), TaskExited("chief", 0, 20), TaskExited("ps 0", -15, 21)
+    )
+    assert [type(decision) for decision in decided] == [Lose, Start, Ask]
+    assert decided[2].tasks == ("worker 0", "worker 1", "ps 0")
+    assert state.outcome is None
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (exited(1, KILLED, 5),),  # the coordinator has not come to its cluster
+        (CONNECTED, TaskExited("ps 0", KILLED, 5)),
+        (CONNECTED, TaskExited("chief", KILLED, 5)),
+        (CONNECTED, exited(1, KILLED, 3), tick(4), exited(1, KILLED, 5)),  # no budget is left
+    ],
+)
+def test_what_else_is_lost_under_parameter_servers_ends_the_attempt(events):
+    _, state = coordinated(*events)
+    assert state.outcome.status == 137
