@@ -111,9 +111,7 @@ def look(watch: Watch, rules: HangRules, seen: Mapping[str, Seen], now: float) -
         return watch, None  # somebody else is in a step, and not for too long yet
     if not culprits:
         where = ", ".join(f"{name} at step {beats[name].step}" for name in waiting)
-        reason = (
-            f"every worker waits in an exchange for {silence_s:.0f} s ({where}): nothing comes through between them"
-        )
+        reason = f"every worker waits in an exchange for {silence_s:.0f} s ({where}): nothing comes through"
         return watch, Hang(tuple(waiting), (), reason, silence_s)
     victims = tuple(name for name in waiting if name not in culprits)
     said = "; ".join(_describe(name, seen[name], watch, now) for name in culprits)

@@ -260,10 +260,9 @@ def _lose_workers(state: JobState, now: float) -> tuple[JobState, tuple[Decision
             doubled = state.rules.replacement_delay_s * 2.0 ** (task.num_starts - 1)
             start_at = now + min(state.rules.replacement_max_delay_s, doubled)
             reason += f", and it is started again in {start_at - now:g} s ({used + 1} of at most {limit}, {option})"
-            if preempted:
-                state = replace(state, num_preempted=used + 1)
-            else:
-                state = replace(state, num_replaced=used + 1)
+            state = replace(
+                state, num_preempted=state.num_preempted + preempted, num_replaced=state.num_replaced + (not preempted)
+            )
         elif limit and not state.has_trained:
             reason += f"; it is not started again, as {option}={limit} have been"
         state = _update(state, task.name, is_lost=True, start_at=start_at)
