@@ -1,4 +1,4 @@
-"""Training under parameter servers that goes on until worker 1 has been started twice: `replaced_worker.py DIRECTORY`."""
+"""Training under parameter servers until worker 1 has been started twice: `replaced_worker.py DIRECTORY`."""
 
 import os
 import sys

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.timeout(300)
+RUN = [sys.executable, "-m", "tfdist", "run"]
 SCRIPT = Path(__file__).with_name("replaced_worker.py")
 
 
 def test_a_lost_worker_is_started_again_alone(tmp_path):
     job = subprocess.Popen(
-        [sys.executable, "-m", "tfdist", "run", "--workers", "2", "--ps", "1", "--max-restarts", "1"]
-        + [str(SCRIPT), str(tmp_path)],
+        [*RUN, "--workers", "2", "--ps", "1", "--max-restarts", "1", str(SCRIPT), str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
