@@ -5,10 +5,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tfdist.launching.ports import choose_free_ports
 
 pytestmark = pytest.mark.timeout(400)
 SCRIPT = Path(__file__).parents[1] / "faults" / "elastic_training.py"
@@ -60,6 +63,76 @@ def test_too_few_workers_end_the_job(tmp_path):
     assert "worker 0 was killed by SIGKILL (signal 9); the job goes on with 2 workers" in result.stderr
     assert "worker 1 was killed by SIGKILL" in result.stderr
     assert processes_with(str(tmp_path)) == []
+
+
+def start_node(directory, rendezvous, plan, *options, secret="a secret", job="test"):
+    command = [*RUN, "--nodes", "1:2", "--rendezvous", rendezvous, "--job", job, "--workers", "1", *options]
+    return subprocess.Popen(
+        [*command, str(SCRIPT), str(directory), json.dumps(plan)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "TFDIST_JOB_SECRET": secret},
+    )
+
+
+def test_two_nodes_of_which_the_second_comes_late(tmp_path):
+    """Two launchers on one machine. The first hosts the rendezvous, and begins alone when the other does not come."""
+    (port,) = choose_free_ports(1)
+    first = start_node(tmp_path, f"127.0.0.1:{port}", {"sleep_s": 0.5}, "--start-timeout-s", "5")
+    nodes = [first]
+    try:
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob("ledger *")):
+            assert first.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        nodes.append(start_node(tmp_path, f"127.0.0.1:{port}", {"sleep_s": 0.5}))
+        said = [node.communicate(timeout=240)[0] for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+            node.wait()
+    assert [node.returncode for node in nodes] == [0, 0], said
+    assert "The job has 2 members from step" in said[0]
+    finals = [np.load(path)["weight 0"] for path in tmp_path.glob("result *")]
+    assert len(finals) == 2
+    assert (finals[0] == finals[1]).all()
+
+
+def test_a_node_of_another_job_or_without_the_secret_is_turned_away(tmp_path):
+    (port,) = choose_free_ports(1)
+    address = f"127.0.0.1:{port}"
+    first = start_node(tmp_path, address, {"sleep_s": 0.5}, "--start-timeout-s", "5")
+    strangers = []
+    try:
+        time.sleep(3)
+        strangers = [start_node(tmp_path, address, {}, job="other"), start_node(tmp_path, address, {}, secret="wrong")]
+        for stranger in strangers:
+            said, _ = stranger.communicate(timeout=120)
+            assert stranger.returncode == 1
+            assert "cannot reach the rendezvous service of its job" in said
+    finally:
+        for node in (first, *strangers):
+            node.kill()
+            node.wait()
+            node.stdout.close()
+
+
+def test_nodes_need_a_secret_and_a_rendezvous(tmp_path):
+    def run(*options, **env):
+        clean = {name: value for name, value in os.environ.items() if name != "TFDIST_JOB_SECRET"}
+        result = subprocess.run(
+            [*RUN, *options, str(SCRIPT)], capture_output=True, text=True, timeout=60, env={**clean, **env}
+        )
+        assert result.returncode == 2
+        return result.stderr
+
+    assert "need a secret" in run("--nodes", "2", "--rendezvous", "127.0.0.1:1")
+    assert "cannot be told from the command line" in run("--nodes", "2")
+    assert "An address" in run("--nodes", "2", "--rendezvous", "here")
+    nobody = run("--nodes", "2", "--rendezvous", "192.0.2.1:9", "--start-timeout-s", "1", TFDIST_JOB_SECRET="x")
+    assert "Nobody hosts the rendezvous" in nobody
 
 
 @pytest.mark.parametrize(

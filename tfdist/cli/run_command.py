@@ -12,6 +12,7 @@ from tfdist.errors import ArgumentError, describe_problem
 
 if TYPE_CHECKING:
     from tfdist.launching.hangs import HangRules
+    from tfdist.launching.meeting import Meeting
 
 _USAGE = """tfdist run [options] SCRIPT [arguments of the script]
        tfdist run [options] -m MODULE [arguments of the module]"""
@@ -33,6 +34,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option = parser.add_argument
     option("--workers", metavar="N", default="1", help="how many workers (1); MIN:MAX for an elastic job")
     option("--ps", metavar="M", default="0", help="how many parameter servers; adds a chief that coordinates (0)")
+    option("--nodes", metavar="MIN:MAX", help="how many nodes run this command, for an elastic job on several machines")
+    option("--rendezvous", metavar="HOST:PORT", help="where they meet: an address of one of them")
+    option("--job", metavar="NAME", default="", help="the job's name: nodes of another one are turned away")
     option("--evaluator", action="store_true", help="add a task that evaluates beside training")
     option("--log-dir", metavar="DIR", help="also write the output of each task to a file there, such as worker-1.log")
     option("--start-timeout-s", metavar="S", default="300", help="how long the last task may connect after the first")
@@ -69,9 +73,13 @@ def execute(options: argparse.Namespace) -> int:
 
     threads = options.threads_per_task
     fewest, workers = _read_workers(options)
+    meeting = _read_meeting(options)
+    if meeting is not None:
+        fewest = 1  # of this node
     job_options = JobOptions(
         workers=workers,
         fewest_workers=fewest,
+        meeting=meeting,
         parameter_servers=read_whole_number("--ps", options.ps, minimum=0),
         evaluator=options.evaluator,
         num_threads=None if threads is None else read_whole_number("--threads-per-task", threads, minimum=1),
@@ -112,6 +120,33 @@ def _read_workers(options: argparse.Namespace) -> tuple[int | None, int]:
             )
         )
     return fewest, most
+
+
+def _read_meeting(options: argparse.Namespace) -> Meeting | None:
+    """Reads `--nodes` and `--rendezvous`."""
+    from tfdist.cluster.address import check_address
+    from tfdist.cluster.problems import Problems
+    from tfdist.launching.meeting import Meeting
+
+    if options.nodes is None and options.rendezvous is None:
+        return None
+    if not options.nodes or not options.rendezvous or ":" in options.workers or options.evaluator or options.ps != "0":
+        raise ArgumentError(
+            describe_problem(
+                "The nodes of a job cannot be told from the command line",
+                received=f"--nodes={options.nodes}, --rendezvous={options.rendezvous}, --workers={options.workers}, "
+                f"--ps={options.ps}{', --evaluator' if options.evaluator else ''} (from the command line)",
+                expected="--nodes MIN:MAX, --rendezvous HOST:PORT, and --workers N, the workers of each node",
+                fix="give the same of these on every node, without --ps and --evaluator",
+            )
+        )
+    problems = Problems("the command line")
+    check_address("--rendezvous", options.rendezvous, problems)
+    problems.raise_if_any()
+    few, colon, many = options.nodes.partition(":")
+    fewest = read_whole_number("--nodes", few, minimum=1)
+    most = read_whole_number("--nodes", many, minimum=fewest) if colon else fewest
+    return Meeting(options.rendezvous, options.job, fewest, most)
 
 
 def _read_hangs(text: str) -> HangRules:

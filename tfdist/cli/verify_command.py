@@ -81,6 +81,7 @@ def execute(options: argparse.Namespace) -> int:
                 command=command,
                 workers=count,
                 fewest_workers=None,
+                meeting=None,
                 parameter_servers=0,
                 evaluator=False,
                 log_dir=None,

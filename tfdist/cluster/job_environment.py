@@ -28,6 +28,8 @@ START_TIMEOUT_S = "TFDIST_START_TIMEOUT_S"
 #: Where the processes of an elastic job meet, `host:port`, and how many there may be, `MIN:MAX`.
 RENDEZVOUS = "TFDIST_RENDEZVOUS"
 ELASTIC_WORKERS = "TFDIST_ELASTIC_WORKERS"
+#: The name of a job of several nodes.
+JOB_NAME = "TFDIST_JOB_NAME"
 #: How long the members of an elastic job wait for each other when one is lost. Users may set it.
 REGROUP_TIMEOUT_S = "TFDIST_REGROUP_TIMEOUT_S"
 #: What `tfdist verify` tells the processes that it starts.
@@ -151,15 +153,18 @@ class ElasticEnvironment:
         rendezvous: `host:port` of the rendezvous service.
         fewest: With fewer workers the job does not go on.
         most: How many there are at most; what `strategy.num_replicas_in_sync` says throughout.
+        job: The job's name, where several nodes take part.
     """
 
     rendezvous: str
     fewest: int
     most: int
+    job: str = ""
 
     def to_env(self) -> dict[str, str]:
         """The variables to set for the task."""
-        return {RENDEZVOUS: self.rendezvous, ELASTIC_WORKERS: f"{self.fewest}:{self.most}"}
+        workers = f"{self.fewest}:{self.most}"
+        return {RENDEZVOUS: self.rendezvous, ELASTIC_WORKERS: workers, JOB_NAME: self.job}
 
 
 def parse_elastic_environment(env: Mapping[str, str]) -> ElasticEnvironment | None:
@@ -168,7 +173,7 @@ def parse_elastic_environment(env: Mapping[str, str]) -> ElasticEnvironment | No
     fewest, _, most = env.get(ELASTIC_WORKERS, "").partition(":")
     if not (rendezvous and fewest.isdecimal() and most.isdecimal()):
         return None
-    return ElasticEnvironment(rendezvous, int(fewest), int(most))
+    return ElasticEnvironment(rendezvous, int(fewest), int(most), env.get(JOB_NAME, ""))
 
 
 def _parse_seconds(env: Mapping[str, str], name: str, default: float) -> float:

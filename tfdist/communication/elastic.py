@@ -247,6 +247,7 @@ def enter_job(
     secret: str,
     process: str,
     *,
+    job: str = "",
     exchange_limit: TimeLimit,
     start_limit_s: float,
     regroup_limit_s: float,
@@ -258,6 +259,7 @@ def enter_job(
         rendezvous: `host:port` of the rendezvous service.
         secret: The job's secret.
         process: This process's name, which no other process of the job ever has.
+        job: The job's name, where several nodes take part.
         exchange_limit: How long an exchange waits for a sign of life.
         start_limit_s: How long to wait for the first round, or as a newcomer to be taken in, in seconds.
         regroup_limit_s: How long to wait for the other members when one is lost, in seconds.
@@ -285,7 +287,7 @@ def enter_job(
             shares_memory=shares_memory,
         )
 
-    client = RendezvousClient(rendezvous, secret, process)
+    client = RendezvousClient(rendezvous, secret, process, job)
     return ElasticTransport(client, open_port, connect, regroup_limit_s=regroup_limit_s, start_limit_s=start_limit_s)
 
 

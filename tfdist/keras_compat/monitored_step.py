@@ -30,7 +30,6 @@ class MonitoredStep:
         count_steps(self._num_steps)
         return result
 
-    def reset(self) -> None:
-        """Starts an epoch."""
-        if hasattr(self._function, "reset"):
-            self._function.reset()
+    def __getattr__(self, name: str) -> Any:
+        """What else the function has."""
+        return getattr(self._function, name)

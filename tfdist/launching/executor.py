@@ -15,7 +15,12 @@ from pathlib import Path
 from types import FrameType
 
 from tfdist.cluster.heartbeats import heartbeat_file_name
-from tfdist.cluster.job_environment import ElasticEnvironment, JobEnvironment, parse_regroup_timeout_s
+from tfdist.cluster.job_environment import (
+    JOB_SECRET,
+    ElasticEnvironment,
+    JobEnvironment,
+    parse_regroup_timeout_s,
+)
 from tfdist.cluster.job_reports import (
     failure_file_name,
     parse_failure_report,
@@ -41,6 +46,7 @@ from tfdist.launching.event_log import EventLog
 from tfdist.launching.guard import JobGuard
 from tfdist.launching.hangs import HangRules, Watch, look
 from tfdist.launching.lifecycle import Elasticity, JobState, LifecycleRules, TaskState, step
+from tfdist.launching.meeting import Meeting, meet
 from tfdist.launching.observation import ask_for_stacks, observe, read_heartbeat
 from tfdist.launching.plan import (
     TaskPlan,
@@ -72,6 +78,7 @@ class JobOptions:
         command: The command of every task.
         workers: How many workers, at least 1; of an elastic job the most.
         fewest_workers: How few the workers of an elastic job may become; None where it is not elastic.
+        meeting: Where the nodes of an elastic job meet; None on one machine. Each node starts `workers`, then.
         parameter_servers: How many parameter servers; above 0 there is a chief, too.
         evaluator: Whether there is an evaluator.
         log_dir: Where each task's log file goes; None for no files.
@@ -84,6 +91,7 @@ class JobOptions:
     command: tuple[str, ...]
     workers: int
     fewest_workers: int | None
+    meeting: Meeting | None
     parameter_servers: int
     evaluator: bool
     log_dir: Path | None
@@ -122,6 +130,25 @@ def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
 
 def _run_attempts(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals]) -> int:
     """Starts the job, and starts it again as often as `restarts` decides."""
+    if options.meeting is None:
+        return _attempt_again_and_again(options, env, signals)
+    with meet(options.meeting, _membership_rules(options, env), env, options.rules.start_timeout_s):
+        return _attempt_again_and_again(options, env, signals)
+
+
+def _membership_rules(options: JobOptions, env: Mapping[str, str]) -> Rules:
+    fewest, most = options.fewest_workers or 1, options.workers
+    if options.meeting is not None:
+        fewest, most = options.meeting.fewest_nodes * most, options.meeting.most_nodes * most
+    return Rules(
+        fewest,
+        most,
+        latecomer_limit_s=options.rules.start_timeout_s,
+        regroup_limit_s=parse_regroup_timeout_s(env),
+    )
+
+
+def _attempt_again_and_again(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals]) -> int:
     ends: list[AttemptEnd] = []
     while True:
         job = _run_attempt(options, env, signals, attempt=len(ends))
@@ -216,20 +243,17 @@ class _Job:
         self.events.write("started", attempt=self._attempt, tasks=[plan.name for plan in self._plans])
         num_cores = len(os.sched_getaffinity(0))
         num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
-        elastic = None
+        elastic, secret = None, self._guard.secret
         if options.fewest_workers is not None:
-            limits = Rules(
-                options.fewest_workers,
-                options.workers,
-                latecomer_limit_s=options.rules.start_timeout_s,
-                regroup_limit_s=parse_regroup_timeout_s(env),
-            )
-            self._rendezvous = RendezvousProcess(limits, self._guard, env)
-            elastic = ElasticEnvironment(self._rendezvous.address, options.fewest_workers, options.workers)
+            members, meeting = _membership_rules(options, env), options.meeting
+            if meeting is None:
+                self._rendezvous = RendezvousProcess(members, self._guard, env)
+                elastic = ElasticEnvironment(self._rendezvous.address, members.fewest, members.most)
+            else:
+                elastic = ElasticEnvironment(meeting.address, members.fewest, members.most, meeting.job)
+                secret = env[JOB_SECRET]
         for plan in self._plans:
-            job = JobEnvironment(
-                self._guard.job_id, str(self._guard.directory), plan.name, self._guard.secret, self._attempt
-            )
+            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name, secret, self._attempt)
             self._task_envs[plan.name] = build_task_env(plan, job, env, num_threads, elastic)
             self._start_task(plan.name, goes_on=self._attempt > 0)
 

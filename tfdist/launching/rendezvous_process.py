@@ -32,9 +32,29 @@ class RendezvousProcess:
     """
 
     def __init__(
-        self, rules: Rules, guard: JobGuard, env: Mapping[str, str], *, host: str = "127.0.0.1", port: int = 0
-    ):
-        options = {"rules": dataclasses.asdict(rules), "host": host, "port": port}
+        self,
+        rules: Rules,
+        guard: JobGuard,
+        env: Mapping[str, str],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        job: str = "",
+    ) -> None:
+        """Starts it and waits for its address.
+
+        Args:
+            rules: The numbers of the job.
+            guard: What ends it; has the secret.
+            env: The launcher's environment.
+            host: The interface to listen on.
+            port: The port; 0 lets the system choose.
+            job: The job's name, where several nodes take part.
+
+        Raises:
+            LaunchError: It does not start.
+        """
+        options = {"rules": dataclasses.asdict(rules), "host": host, "port": port, "job": job}
         own = {
             **env,
             JOB_ID: guard.job_id,

@@ -33,6 +33,7 @@ def main() -> None:
         os.environ[JOB_SECRET],
         host=options["host"],
         port=options["port"],
+        job=options["job"],
         on_round=_say_round,
     )
     _say(address=server.address)

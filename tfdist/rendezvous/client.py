@@ -12,7 +12,7 @@ from typing import Any
 from tfdist.cluster.address import split_address
 from tfdist.errors import PeerLostError, TimeLimitError, describe_problem
 from tfdist.messaging.connection import Connection, HandshakeError
-from tfdist.rendezvous.server import PURPOSE
+from tfdist.rendezvous.server import purpose_of
 
 __all__ = ["Group", "RendezvousClient"]
 
@@ -49,9 +49,11 @@ class RendezvousClient:
         address: The service's.
         secret: The job's.
         process: This process's name, which no other process of the job ever has.
+        job: The job's name, where several nodes take part.
     """
 
-    def __init__(self, address: str, secret: str, process: str) -> None:
+    def __init__(self, address: str, secret: str, process: str, job: str = "") -> None:
+        self._purpose = purpose_of(job)
         self.address = address
         self.process = process
         self._secret = secret.encode()
@@ -108,8 +110,11 @@ class RendezvousClient:
         )
 
     def count_newcomers(self) -> int:
-        """How many processes wait to be taken in."""
-        return int(self._request({"kind": "newcomers"}, _CONNECT_LIMIT_S, "the rendezvous service")["count"])
+        """How many processes wait to be taken in; 0 where the service cannot be reached, which matters later only."""
+        try:
+            return int(self._request({"kind": "newcomers"}, _CONNECT_LIMIT_S, "the rendezvous service")["count"])
+        except (PeerLostError, TimeLimitError):
+            return 0
 
     def set(self, key: str, value: str) -> None:
         """Leaves a value for the other processes."""
@@ -152,7 +157,7 @@ class RendezvousClient:
             connected = socket.create_connection((host, port), timeout=_CONNECT_LIMIT_S)
         except OSError as error:
             raise self._lost(error) from error
-        return Connection(connected, PURPOSE, time.monotonic() + limit_s)
+        return Connection(connected, self._purpose, time.monotonic() + limit_s)
 
     def _lost(self, error: Exception) -> PeerLostError:
         return PeerLostError(

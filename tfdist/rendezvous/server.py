@@ -18,13 +18,17 @@ from typing import Any
 from tfdist.messaging.connection import Connection, HandshakeError
 from tfdist.rendezvous.membership import Asked, Membership, Round, Rules, decide
 
-__all__ = ["PURPOSE", "RendezvousServer"]
+__all__ = ["RendezvousServer", "purpose_of"]
 
-PURPOSE = "tfdist rendezvous"
 _HANDSHAKE_LIMIT_S = 10.0
 _TICK_S = 0.5
 _MESSAGE = b"M"
 _MALFORMED = (ValueError, TypeError, KeyError, AttributeError)
+
+
+def purpose_of(job: str) -> str:
+    """What both sides of a connection to the rendezvous of a job say that it is for."""
+    return f"tfdist rendezvous {job}".strip()
 
 
 class RendezvousServer:
@@ -41,6 +45,7 @@ class RendezvousServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        job: str = "",
         on_round: Callable[[Round], None] = lambda _: None,
     ) -> None:
         """Opens the port.
@@ -50,6 +55,7 @@ class RendezvousServer:
             secret: The job's secret.
             host: The interface to listen on.
             port: The port; 0 lets the system choose.
+            job: The job's name. Processes of another one are turned away.
             on_round: Called with every round that is formed, from a thread of the server's.
 
         Raises:
@@ -57,6 +63,7 @@ class RendezvousServer:
         """
         self._state = Membership(rules)
         self._secret = secret.encode()
+        self._purpose = purpose_of(job)
         self._on_round = on_round
         self._changed = threading.Condition()
         self._values: dict[str, str] = {}
@@ -122,7 +129,7 @@ class RendezvousServer:
         with self._changed:
             self._open.add(connected)
         try:
-            connection = Connection(connected, PURPOSE, time.monotonic() + _HANDSHAKE_LIMIT_S)
+            connection = Connection(connected, self._purpose, time.monotonic() + _HANDSHAKE_LIMIT_S)
             connection.accept(self._secret)
             request = connection.receive_json(_MESSAGE)
             connection.end = math.inf

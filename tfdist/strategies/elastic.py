@@ -90,7 +90,8 @@ def elastic_strategy(elastic: ElasticEnvironment, cluster: ClusterConfig) -> Ela
     group = enter_job(
         elastic.rendezvous,
         job.secret,
-        f"{job.task_name} ({secrets.token_hex(2)})",
+        _process_name(job.task_name, elastic),
+        job=elastic.job,
         exchange_limit=TimeLimit(parse_exchange_timeout_s(os.environ), EXCHANGE_TIMEOUT_S),
         start_limit_s=parse_start_timeout_s(os.environ),
         regroup_limit_s=parse_regroup_timeout_s(os.environ),
@@ -106,6 +107,12 @@ def elastic_strategy(elastic: ElasticEnvironment, cluster: ClusterConfig) -> Ela
     else:
         logging.info("Elastic: %s is member %d of %s", job.task_name, group.rank, ", ".join(group.members))
     return strategy
+
+
+def _process_name(task_name: str, elastic: ElasticEnvironment) -> str:
+    """A name that no other process of the job ever has."""
+    node = f" on {os.uname().nodename}" if elastic.job else ""
+    return f"{task_name}{node} ({secrets.token_hex(2 if not node else 4)})"
 
 
 def _agree_on_seed(strategy: tf.distribute.Strategy, group: ElasticTransport) -> None:
