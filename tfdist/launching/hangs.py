@@ -16,6 +16,9 @@ from tfdist.cluster.heartbeats import Heartbeat
 __all__ = ["Hang", "HangRules", "Seen", "Watch", "look"]
 
 
+_TRACE_FACTOR = 3.0
+
+
 @dataclass(frozen=True)
 class HangRules:
     """The limits on silence, in seconds.
@@ -128,7 +131,10 @@ def limit_of(phase: str, rules: HangRules, longest: Mapping[str, float]) -> floa
     known = longest.get(phase, 0.0)
     if phase == "exchange":  # it lasts as long as the slowest one's step
         known = max(known, longest.get("step", 0.0))
-    return max(floor_s, rules.factor * known)
+    traced_s = (
+        longest.get("trace", 0.0) if phase in ("step", "exchange") else 0.0
+    )  # a batch of another shape traces anew
+    return max(floor_s, rules.factor * known, _TRACE_FACTOR * traced_s)
 
 
 def _learn(watch: Watch, seen: Mapping[str, Seen]) -> Watch:

@@ -256,14 +256,16 @@ def _lose_workers(state: JobState, now: float) -> tuple[JobState, tuple[Decision
         left = sum(each.task_type == "worker" for each in state.running)
         reason = f"{describe_exit(task.name, returncode)}; the job goes on with {left} worker{'s' if left != 1 else ''}"
         start_at = None
-        if used < limit and not state.has_trained:
+        if state.has_trained:
+            reason = f"{describe_exit(task.name, returncode)}; training had ended"
+        elif used < limit:
             doubled = state.rules.replacement_delay_s * 2.0 ** (task.num_starts - 1)
             start_at = now + min(state.rules.replacement_max_delay_s, doubled)
             reason += f", and it is started again in {start_at - now:g} s ({used + 1} of at most {limit}, {option})"
             state = replace(
                 state, num_preempted=state.num_preempted + preempted, num_replaced=state.num_replaced + (not preempted)
             )
-        elif limit and not state.has_trained:
+        elif limit:
             reason += f"; it is not started again, as {option}={limit} have been"
         state = _update(state, task.name, is_lost=True, start_at=start_at)
         decisions.append(Lose(task.name, reason))
