@@ -136,6 +136,7 @@ def assert_equal_to(undisturbed, directory, count, *, with_history=True):
             np.testing.assert_array_equal(found[name], results[0][name], err_msg=name)
 
 
+@pytest.mark.campaign
 def test_undisturbed(tmp_path, undisturbed):
     with ElasticJob(tmp_path, 3, {}) as job:
         job.end(job.processes)

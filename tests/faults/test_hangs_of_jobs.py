@@ -43,9 +43,12 @@ def assert_diagnosed(said, kind):
         assert "it waits, most likely for its input pipeline" in line
 
 
-@pytest.mark.parametrize(
-    "kind", ["loop", "input", *(pytest.param(k, marks=pytest.mark.campaign) for k in ("stopped", "step"))]
-)
+def chosen(*kinds):
+    """These in every run, the others in the campaign."""
+    return [kind if kind in kinds else pytest.param(kind, marks=pytest.mark.campaign) for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", chosen("input"))
 def test_an_elastic_job_goes_on_without_the_culprit(tmp_path, kind):
     status, said = run_job(tmp_path, kind, "--workers", "1:2")
     assert (tmp_path / "hung").exists(), said[-5000:]
@@ -55,9 +58,7 @@ def test_an_elastic_job_goes_on_without_the_culprit(tmp_path, kind):
     assert said.count("trained") == 1
 
 
-@pytest.mark.parametrize(
-    "kind", ["stopped", *(pytest.param(k, marks=pytest.mark.campaign) for k in ("loop", "input", "step"))]
-)
+@pytest.mark.parametrize("kind", chosen("stopped"))
 def test_a_job_is_started_again_after_a_hang(tmp_path, kind):
     status, said = run_job(tmp_path, kind, "--workers", "3", "--max-restarts", "1")
     assert (tmp_path / "hung").exists(), said[-5000:]

@@ -91,7 +91,7 @@ def assert_totals(member, first, num_operations):
         assert said["total"] == sum(range(start, start + ROWS)), said
 
 
-@pytest.mark.parametrize("shares_memory", ["1", "0"])
+@pytest.mark.parametrize("shares_memory", ["1", pytest.param("0", marks=pytest.mark.campaign)])
 def test_survivors_go_on_and_every_sum_is_whole(shares_memory):
     with Job(4, 400, seconds=0.005, SHARES_MEMORY=shares_memory) as job:
         victims = random.sample(job.members, 3)
@@ -118,7 +118,7 @@ def test_two_lost_at_once():
 
 
 def test_newcomers_are_taken_in_and_told_where_the_others_are():
-    with Job(3, 900, most=3, seconds=0.005) as job:
+    with Job(3, 600, most=3, seconds=0.005) as job:
         job.members[0].wait_for(50)
         job.members[0].process.kill()
         job.members[1].wait_for(100)
@@ -127,12 +127,12 @@ def test_newcomers_are_taken_in_and_told_where_the_others_are():
         newcomer.wait_for(0)
         for member in job.members[1:3]:
             member.end()
-            assert_totals(member, 0, 900)
+            assert_totals(member, 0, 600)
         newcomer.end()
         first = newcomer.said[0]["joined"]
         assert first > 50
         assert newcomer.said[0]["members"][-1] == "n0"
-        assert_totals(newcomer, first, 900)
+        assert_totals(newcomer, first, 600)
 
 
 def test_fewer_than_the_fewest_end_with_a_reason():

@@ -26,8 +26,8 @@ class MonitoredStep:
         """Calls it."""
         with in_phase("trace" if self._is_first else "step"):
             result = self._function(*args)
+            count_steps(self._num_steps)
         self._is_first = False
-        count_steps(self._num_steps)
         return result
 
     def __getattr__(self, name: str) -> Any:

@@ -67,6 +67,7 @@ from tfdist.rendezvous.membership import Rules
 _TICK_S = 0.05
 _DRAIN_LIMIT_S = 2.0
 _LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_AFTER_S = 30.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -351,6 +352,7 @@ class _Job:
             stopped = " (a stopped process gives none)" if seen[name].state in "Tt" else ""
             shown = "".join(f"\n    {line}" for line in lines) or f" none came{stopped}"
             self.console.write_note(f"stacks of {name}:{shown}")
+        self._next_look = time.monotonic() + _LOOK_AGAIN_AFTER_S  # the victims have to notice that it is gone
         for name in hang.culprits:
             self._hangs[name] = hang.reason
             self.console.write_note(f"killing {name}")

@@ -6,8 +6,8 @@ from tfdist.cluster.job_events import JobEvent, event_to_line, parse_event
 from tfdist.launching.time_accounting import PARTS, account
 
 
-def times(task, at, life, step=0, **phases):
-    return JobEvent("task_times", at, {"task": task, "step": step, "seconds": life, "phases": phases})
+def times(task, at, life, made=0, **phases):
+    return JobEvent("task_times", at, {"task": task, "step": made, "seconds": life, "phases": phases})
 
 
 def started(at, attempt=0):
