@@ -11,7 +11,10 @@ from benchmarks.workloads import WORKLOADS
 
 __all__ = ["EXCHANGE_CASE", "PROFILES", "REFERENCE", "SECTIONS", "Choice", "Measurement", "Profile", "plan_case_groups"]
 
-SECTIONS = ("steps", "devices", "all_reduce", "scaling", "callbacks", "checkpoints", "parameter_servers", "start_up")
+SECTIONS = (
+    *("steps", "devices", "all_reduce", "scaling", "callbacks", "checkpoints", "recovery", "parameter_servers"),
+    "start_up",
+)
 #: Beside which ratios are given, where it took part.
 REFERENCE = {
     "steps": "tf.distribute loop, plain iterator",
@@ -20,6 +23,7 @@ REFERENCE = {
     "scaling": "1 worker",
     "callbacks": NO_CALLBACK,
     "checkpoints": "tf.train.CheckpointManager",
+    "recovery": "tfdist, all started again",
     "parameter_servers": "tf_keras fit",
     "start_up": "",
 }
@@ -129,6 +133,7 @@ def plan_case_groups(choice: Choice) -> list[list[Measurement]]:
         "scaling": _scaling,
         "callbacks": _callbacks,
         "checkpoints": _checkpoints,
+        "recovery": _recovery,
         "parameter_servers": _parameter_servers,
         "start_up": _start_up,
     }
@@ -289,6 +294,16 @@ def _parameter_servers(choice: Choice) -> list[list[Measurement]]:
     entries = [("tf_keras fit", "tf_keras_servers"), ("tfdist fit", "tfdist_servers")]
     case, base = "small_dense, 2 workers, 1 parameter server", choice.train("small_dense")
     return [[Measurement("parameter_servers", case, n, m, base, workers=2, parameter_servers=1) for n, m in entries]]
+
+
+def _recovery(_: Choice) -> list[list[Measurement]]:
+    kinds = {
+        "tfdist, all started again": "restart",
+        "tfdist, survivors go on": "elastic",
+        "torchrun, all started again": "torchrun",
+    }
+    case = "3 workers, one is killed"
+    return [[Measurement("recovery", case, n, "recovery_job", {"kind": k}, devices=2) for n, k in kinds.items()]]
 
 
 def _start_up(_: Choice) -> list[list[Measurement]]:

@@ -24,11 +24,11 @@ import pytest
 from doctor_nodes import LIMIT_S, Answer, Node, run_nodes
 from launcher_process import wait_for
 
-from tfdist.diagnosis.connection import Connection, HandshakeError
 from tfdist.diagnosis.facts import NodeFacts, Status
 from tfdist.diagnosis.port import open_port
-from tfdist.diagnosis.session import Session, Times
+from tfdist.diagnosis.session import PURPOSE, Session, Times
 from tfdist.launching.ports import choose_free_ports
+from tfdist.messaging.connection import Connection, HandshakeError
 
 TIME_LIMIT_S = 10.0  # the doctor's own, by default
 AT_ONCE = 4
@@ -405,7 +405,7 @@ def test_strangers_learn_nothing_and_disturb_nobody() -> None:
         with ThreadPoolExecutor(4) as pool:
             sessions = [Session(facts[n], ports[n], b"right", Times(now + 20, now + 25)) for n in range(2)]
             running = [pool.submit(session.run) for session in sessions]
-            refused = [pool.submit(Connection(wrong, now + 20).initiate, b"wrong") for wrong in strangers[4:]]
+            refused = [pool.submit(Connection(wrong, PURPOSE, now + 20).initiate, b"wrong") for wrong in strangers[4:]]
             for waiting in refused:
                 with pytest.raises(HandshakeError, match="secret"):
                     waiting.result()

@@ -23,10 +23,12 @@ class AgreedRun:
 
     Attributes:
         store: This worker's store, under the name of the run.
+        run: That name.
         chosen: The checkpoint to restore, if there is one.
     """
 
     store: CheckpointStore
+    run: str
     chosen: str | None
 
 
@@ -45,7 +47,7 @@ def agree_on_run(strategy: Any, make_store: Callable[[str], CheckpointStore]) ->
     task, num_tasks = (0, 1) if strategy is None else worker_position(strategy)
     if num_tasks == 1:
         store = make_store(run)
-        return AgreedRun(store, store.choose())
+        return AgreedRun(store, run, store.choose())
     run = f"{int(numbers_of_all_workers(strategy, [int(run, 16)])[0, 0]):08x}"
     store = make_store(run)
     problem, name = None, b""
@@ -66,4 +68,4 @@ def agree_on_run(strategy: Any, make_store: Callable[[str], CheckpointStore]) ->
                 fix="Look at the chief's error.",
             )
         )
-    return AgreedRun(store, bytes(told[1 : 1 + told[0]].tolist()).decode() or None)
+    return AgreedRun(store, run, bytes(told[1 : 1 + told[0]].tolist()).decode() or None)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from tfdist import __version__
-from tfdist.cli import checkpoint_command, doctor_command, run_command, verify_command
+from tfdist.cli import checkpoint_command, doctor_command, report_command, run_command, verify_command
 from tfdist.errors import ArgumentError, TfdistError, describe_problem
 
 _USAGE_ERROR_STATUS = 2
@@ -18,6 +18,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "verify": verify_command,
     "checkpoint": checkpoint_command,
     "doctor": doctor_command,
+    "report": report_command,
 }
 
 

@@ -56,6 +56,7 @@ def execute(options: argparse.Namespace) -> int:
     """
     from tfdist.cluster.job_environment import VerifyEnvironment
     from tfdist.launching.executor import JobOptions, run_job
+    from tfdist.launching.hangs import HangRules
     from tfdist.launching.lifecycle import LifecycleRules
     from tfdist.launching.restarts import RestartPolicy
 
@@ -79,11 +80,14 @@ def execute(options: argparse.Namespace) -> int:
             job = JobOptions(
                 command=command,
                 workers=count,
+                fewest_workers=None,
+                meeting=None,
                 parameter_servers=0,
                 evaluator=False,
                 log_dir=None,
                 num_threads=None,
                 rules=LifecycleRules(),
+                hangs=HangRules(),
                 restarts=RestartPolicy(),
             )
             status = run_job(job, env)

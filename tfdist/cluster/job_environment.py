@@ -25,6 +25,13 @@ SHARED_MEMORY = "TFDIST_SHARED_MEMORY"
 EXCHANGE_TIMEOUT_S = "TFDIST_EXCHANGE_TIMEOUT_S"
 #: How long a process may wait for its peers to appear. Users may set it themselves where there is no launcher.
 START_TIMEOUT_S = "TFDIST_START_TIMEOUT_S"
+#: Where the processes of an elastic job meet, `host:port`, and how many there may be, `MIN:MAX`.
+RENDEZVOUS = "TFDIST_RENDEZVOUS"
+ELASTIC_WORKERS = "TFDIST_ELASTIC_WORKERS"
+#: The name of a job of several nodes.
+JOB_NAME = "TFDIST_JOB_NAME"
+#: How long the members of an elastic job wait for each other when one is lost. Users may set it.
+REGROUP_TIMEOUT_S = "TFDIST_REGROUP_TIMEOUT_S"
 #: What `tfdist verify` tells the processes that it starts.
 VERIFY_RUN = "TFDIST_VERIFY_RUN"
 VERIFY_DIR = "TFDIST_VERIFY_DIR"
@@ -33,6 +40,7 @@ VERIFY_LOCAL_REPLICAS = "TFDIST_VERIFY_LOCAL_REPLICAS"
 
 DEFAULT_START_TIMEOUT_S = 600.0
 DEFAULT_EXCHANGE_TIMEOUT_S = 1800.0
+DEFAULT_REGROUP_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,46 @@ def parse_exchange_timeout_s(env: Mapping[str, str]) -> float:
         ArgumentError: The variable is set to something other than a positive number.
     """
     return _parse_seconds(env, EXCHANGE_TIMEOUT_S, DEFAULT_EXCHANGE_TIMEOUT_S)
+
+
+def parse_regroup_timeout_s(env: Mapping[str, str]) -> float:
+    """Reads how long the members of an elastic job wait for each other when one is lost, in seconds.
+
+    Raises:
+        ArgumentError: The variable is set to something other than a positive number.
+    """
+    return _parse_seconds(env, REGROUP_TIMEOUT_S, DEFAULT_REGROUP_TIMEOUT_S)
+
+
+@dataclass(frozen=True)
+class ElasticEnvironment:
+    """What the launcher tells a worker of an elastic job.
+
+    Attributes:
+        rendezvous: `host:port` of the rendezvous service.
+        fewest: With fewer workers the job does not go on.
+        most: How many there are at most; what `strategy.num_replicas_in_sync` says throughout.
+        job: The job's name, where several nodes take part.
+    """
+
+    rendezvous: str
+    fewest: int
+    most: int
+    job: str = ""
+
+    def to_env(self) -> dict[str, str]:
+        """The variables to set for the task."""
+        workers = f"{self.fewest}:{self.most}"
+        return {RENDEZVOUS: self.rendezvous, ELASTIC_WORKERS: workers, JOB_NAME: self.job}
+
+
+def parse_elastic_environment(env: Mapping[str, str]) -> ElasticEnvironment | None:
+    """Reads what the launcher told this worker; None where the job is not elastic."""
+    rendezvous = env.get(RENDEZVOUS, "")
+    fewest, _, most = env.get(ELASTIC_WORKERS, "").partition(":")
+    if not (rendezvous and fewest.isdecimal() and most.isdecimal()):
+        return None
+    return ElasticEnvironment(rendezvous, int(fewest), int(most), env.get(JOB_NAME, ""))
 
 
 def _parse_seconds(env: Mapping[str, str], name: str, default: float) -> float:

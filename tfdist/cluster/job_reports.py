@@ -1,4 +1,4 @@
-"""The two reports that a task leaves for the launcher, as JSON files in the job's report directory.
+"""The reports that a task leaves for the launcher in the job's report directory: two of JSON, and its stacks.
 
 Pure: these functions turn reports into text and back. `tfdist.reporting` writes the files, the launcher reads them.
 """
@@ -57,6 +57,11 @@ def progress_file_name(task_name: str) -> str:
 def failure_file_name(task_name: str) -> str:
     """The name of a task's failure report in the report directory."""
     return f"failure-{file_stem(task_name)}.json"
+
+
+def stacks_file_name(task_name: str) -> str:
+    """The name of the file in which a task writes its stacks when it is asked to."""
+    return f"stacks-{file_stem(task_name)}"
 
 
 def file_stem(task_name: str) -> str:

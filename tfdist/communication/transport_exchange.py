@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfdist.communication.transports import Transport
 from tfdist.errors import TfdistError
+from tfdist.reporting.heartbeat import in_phase
 
 __all__ = ["TransportExchange"]
 
@@ -57,12 +58,24 @@ class TransportExchange:
                 for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket]), strict=True):
                     sums[positions[k]] = total
         for position in sparse:
-            sums[position] = self._gather(tensors[position])
+            sums[position] = self._gather_slices(tensors[position])
         return sums
+
+    def gather(self, rows: tf.Tensor) -> tf.Tensor:
+        """The rows of all members one after the other, in the order of the ranks. Collective.
+
+        Args:
+            rows: A tensor of a numeric dtype, with the same shape behind the first axis on all members.
+        """
+        with tf.device("CPU:0"):
+            (gathered,) = self._call(self._gather_arrays, [rows])
+        gathered.set_shape([None, *rows.shape[1:]])
+        return gathered
 
     def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Sums an array outside of any graph. Collective."""
-        return self.transport.all_reduce_sum([array])[0]
+        with in_phase("exchange"):
+            return self.transport.all_reduce_sum([array])[0]
 
     def _sum_packed(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
@@ -96,12 +109,12 @@ class TransportExchange:
             sums = differentiable(*values)
         return list(sums) if isinstance(sums, (list, tuple)) else [sums]
 
-    def _gather(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
-        def gather(parts: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-            return [np.concatenate(self.transport.all_gather(part)) for part in parts]
+    def _gather_arrays(self, parts: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+        return [np.concatenate(self.transport.all_gather(part)) for part in parts]
 
+    def _gather_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
         with tf.device("CPU:0"):
-            values, indices = self._call(gather, [slices.values, slices.indices])
+            values, indices = self._call(self._gather_arrays, [slices.values, slices.indices])
         values.set_shape([None, *slices.values.shape[1:]])
         indices.set_shape([None])
         return tf.IndexedSlices(values, indices, slices.dense_shape)
@@ -111,7 +124,8 @@ class TransportExchange:
 
         def call(*arrays: Any) -> list[Any]:
             try:
-                return exchange([np.asarray(array) for array in arrays])
+                with in_phase("exchange"):
+                    return exchange([np.asarray(array) for array in arrays])
             except TfdistError as error:
                 self.failure = error
                 raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 
-from tfdist.diagnosis.connection import Connection
+from tfdist.messaging.connection import Connection
 
 __all__ = ["BLOCK", "BLOCKS_END", "PING", "answer_measurements", "measure_bandwidth", "ping"]
 

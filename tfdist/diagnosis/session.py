@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 from tfdist.cluster.address import split_address
-from tfdist.diagnosis.connection import Connection, HandshakeError
 from tfdist.diagnosis.facts import (
     Link,
     NodeFacts,
@@ -36,8 +35,12 @@ from tfdist.diagnosis.facts import (
 from tfdist.diagnosis.measuring import answer_measurements, measure_bandwidth, ping
 from tfdist.diagnosis.port import address_is_local
 from tfdist.diagnosis.shared_directory import SharedDirectory
+from tfdist.messaging.connection import Connection, HandshakeError
 
-__all__ = ["Session", "Times"]
+__all__ = ["PURPOSE", "Session", "Times"]
+
+#: Of the connections between doctors, who talk although their descriptions of the cluster differ.
+PURPOSE = "tfdist doctor"
 
 _RETRY_AFTER_S = 0.2
 _POLL_S = 0.05
@@ -164,7 +167,7 @@ class Session:
             self._set_link(task, status=Status.CONNECTING, detail="nothing came back")
             connected = self._connect(task, places)
             self._set_link(task, status=Status.SILENT, detail="no answer")
-            connection = Connection(connected, end)
+            connection = Connection(connected, PURPOSE, end)
             connection.initiate(self._secret)
             self._set_link(task, status=Status.LOST, detail="it broke off, or was too slow")
             peer = self._measure(task, connection)
@@ -319,7 +322,7 @@ class Session:
         """Serves one connection of whoever came."""
         is_talking = False
         with contextlib.suppress(OSError, EOFError, HandshakeError, *_MALFORMED), contextlib.closing(connected):
-            connection = Connection(connected, self._times.end_at)
+            connection = Connection(connected, PURPOSE, self._times.end_at)
             connection.accept(self._secret)
             with self._lock:
                 self._talking += 1

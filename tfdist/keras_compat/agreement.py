@@ -10,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.communication.transport_exchange import TransportExchange
-from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
+from tfdist.keras_compat.elastic_operations import perform
+from tfdist.keras_compat.managed_strategies import elastic_group, exchange_of, num_local_replicas, worker_position
+from tfdist.reporting.heartbeat import in_phase
 
 __all__ = ["any_worker", "numbers_of_all_workers"]
 
@@ -25,10 +27,12 @@ def numbers_of_all_workers(strategy: tf.distribute.Strategy, numbers: Sequence[i
     Returns:
         An int64 array of shape (workers, numbers).
     """
-    worker, num_workers = worker_position(strategy)
-    table = np.zeros((num_workers, len(numbers)), np.int64)
-    table[worker] = numbers
-    if num_workers == 1:
+    group = elastic_group(strategy)
+    if group is not None:
+        with in_phase("exchange"):
+            return perform(group, lambda: group.all_reduce_sum([_table(strategy, numbers)])[0])
+    table = _table(strategy, numbers)
+    if len(table) == 1:
         return table
     exchange = exchange_of(strategy)
     if isinstance(exchange, TransportExchange):
@@ -36,6 +40,13 @@ def numbers_of_all_workers(strategy: tf.distribute.Strategy, numbers: Sequence[i
     if strategy not in _exchanges:
         _exchanges[strategy] = _make_exchange(strategy)
     return _exchanges[strategy](tf.constant(table)).numpy()
+
+
+def _table(strategy: tf.distribute.Strategy, numbers: Sequence[int]) -> np.ndarray:
+    worker, num_workers = worker_position(strategy)
+    table = np.zeros((num_workers, len(numbers)), np.int64)
+    table[worker] = numbers
+    return table
 
 
 def _make_exchange(strategy: tf.distribute.Strategy) -> Any:

@@ -18,12 +18,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdist.errors import ArgumentError, describe_problem
+from tfdist.errors import ArgumentError, UnsupportedError, describe_problem
 from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.agreement import any_worker
 from tfdist.keras_compat.fit_watch import FitWatcher, claim_input
 from tfdist.keras_compat.input_position import GlobalBatches, WatchedEpochs
-from tfdist.keras_compat.managed_strategies import num_local_replicas, worker_position
+from tfdist.keras_compat.managed_strategies import elastic_group, num_local_replicas, num_replicas, worker_position
 from tfdist.keras_compat.own_batches import agree_on_num_batches, go_on_with_stand_ins
 from tfdist.keras_compat.private_names import (
     ArrayDataAdapter,
@@ -64,7 +64,7 @@ def input_context(strategy: tf.distribute.Strategy) -> tf.distribute.InputContex
     return tf.distribute.InputContext(
         num_input_pipelines=num_workers,
         input_pipeline_id=worker,
-        num_replicas_in_sync=strategy.num_replicas_in_sync,
+        num_replicas_in_sync=num_replicas(strategy),
     )
 
 
@@ -166,6 +166,18 @@ def _own_files(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> tf
     return own.rebatch(share)
 
 
+def _refuse_own_batches(received: str) -> UnsupportedError:
+    return UnsupportedError(
+        describe_problem(
+            "Workers of an elastic job cannot have data of their own",
+            received=f"{received} (from the call)",
+            expected="a tf.data.Dataset of global batches, or arrays: their rows are shared out anew when a worker is "
+            "lost or comes",
+            fix="Pass the whole dataset, or start the job with a fixed number of workers: --workers N.",
+        )
+    )
+
+
 def _split_own(dataset: tf.data.Dataset, num_local: int) -> tf.data.Dataset:
     """Splits batches that are this worker's own. Elements `(parts, num_rows)`, as of `group_for_replicas`."""
 
@@ -201,7 +213,8 @@ class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
                 )
             )
         watcher = claim_input()
-        seed = job_seed.agreed_seed() if num_workers > 1 or watcher is not None else None
+        is_elastic = elastic_group(distribute_strategy) is not None
+        seed = job_seed.agreed_seed() if num_workers > 1 or watcher is not None or is_elastic else None
         x, kwargs = in_agreed_order(x, kwargs, seed)
         EpochIterator.__init__(self, x, **kwargs)
         adapter = self.data_adapter
@@ -213,6 +226,8 @@ class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
         static_rows(dataset.element_spec)  # refuses a dataset that is not batched
         self._own_num_batches: int | None = None
         self._has_own_batches = True
+        if is_elastic and (function is not None or policy in (_Policy.FILE, _Policy.OFF)):
+            raise _refuse_own_batches(f"auto_shard_policy={policy.name}" if function is None else "a dataset function")
         if function is not None:
             dataset = group_for_replicas(dataset, num_local)
         elif num_workers > 1 and policy == _Policy.FILE:
@@ -222,7 +237,7 @@ class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
         else:
             self._has_own_batches = False
             whole = GlobalBatches(dataset.prefetch(tf.data.AUTOTUNE))
-            dataset = shard_rows(dataset, worker * num_local, num_local, distribute_strategy.num_replicas_in_sync)
+            dataset = shard_rows(dataset, worker * num_local, num_local, num_replicas(distribute_strategy))
         if self._has_own_batches:
             cardinality = int(dataset.cardinality())
             self._own_num_batches = agree_on_num_batches(distribute_strategy, None if cardinality < 0 else cardinality)
@@ -230,7 +245,7 @@ class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
             dataset = go_on_with_stand_ins(dataset)
         self._spec = dataset.element_spec
         self.is_own = self._has_own_batches
-        self._distributed_dataset = dataset if watcher is None or self.is_own else whole
+        self._distributed_dataset = dataset if (watcher is None and not is_elastic) or self.is_own else whole
         self._watch(watcher)
 
     def reset(self) -> None:

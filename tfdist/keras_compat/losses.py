@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, describe_problem
 from tfdist.keras_compat import private_names
+from tfdist.keras_compat.managed_strategies import num_replicas
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import CompileLoss, Loss, Mean, Trainer, keras_backend
 from tfdist.keras_compat.step_view import ReplicaView, current_view
@@ -100,11 +101,11 @@ def _make_loss_call(original: Any) -> Any:
     def call_loss(self: Any, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         view = current_view()
         mixes = _MIXES_ROWS.get(type(self).__name__)
-        if isinstance(view, ReplicaView) and view.strategy.num_replicas_in_sync > 1 and mixes and mixes(self):
+        if isinstance(view, ReplicaView) and num_replicas(view.strategy) > 1 and mixes and mixes(self):
             raise UnsupportedError(
                 describe_problem(
                     f"The loss {type(self).__name__} cannot be worked out by several replicas",
-                    received=f"loss={self.name!r} (from compile) on {view.strategy.num_replicas_in_sync} replicas",
+                    received=f"loss={self.name!r} (from compile) on {num_replicas(view.strategy)} replicas",
                     expected="a loss whose value for a row does not depend on the other rows of the batch",
                     fix="Give Dice or Tversky an `axis` without the batch axis 0; train Circle on one device.",
                 )

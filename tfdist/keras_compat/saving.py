@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import TfdistError, TimeLimitError, describe_problem
-from tfdist.keras_compat.managed_strategies import cluster_of, is_managed, worker_position
+from tfdist.keras_compat.managed_strategies import cluster_of, is_chief, is_managed, worker_position
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import (
     get_key_value,
@@ -42,7 +42,7 @@ def _make_once_per_job(original: Any) -> Any:
         if not is_path or not is_managed(strategy) or worker_position(strategy)[1] == 1:
             return original(model, filepath, *args, **kwargs)
         path = os.path.abspath(os.fspath(filepath))
-        if not cluster_of(strategy).is_chief:
+        if not is_chief(strategy):
             if _wait_for_chief(path, cluster_of(strategy).task_name):
                 return None
             return original(model, filepath, *args, **kwargs)
@@ -131,7 +131,7 @@ def _make_backup_end(original: Any) -> Any:
 
 def _writes(model: Any) -> bool:
     strategy = model_strategy(model)
-    return not is_managed(strategy) or cluster_of(strategy).is_chief
+    return not is_managed(strategy) or is_chief(strategy)
 
 
 OVERRIDES = (

@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.agreement import numbers_of_all_workers
+from tfdist.keras_compat.managed_strategies import elastic_group
 
 __all__ = ["LOG_INTERVAL_STEPS", "StepLogs", "agree_on_interval", "current_interval", "has_batch_hooks", "logs_every"]
 
@@ -88,6 +89,8 @@ def agree_on_interval(
         callbacks: This worker's callbacks.
         shows_progress: Whether this worker shows a progress bar.
     """
+    if elastic_group(strategy) is not None:
+        return 1  # what a lost worker's metrics hold would be lost with it
     reads = any(_reads_batch_logs(callback, method) for callback in callbacks)
     readers, showers = numbers_of_all_workers(strategy, [int(reads), int(shows_progress)]).max(axis=0)
     if readers:

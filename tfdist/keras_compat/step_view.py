@@ -141,6 +141,7 @@ class ReplicaView(CopyView):
         self._to_average: dict[int, Any] = {}
         self._to_add_up: dict[int, tuple[Any, tf.Tensor]] = {}
         self._reducing = False
+        self._exchanged: list[tf.Tensor] = []
         self._in_compile_loss = False
         self._shares: dict[int, tf.Tensor] = {}
         self.num_scaled_losses = 0
@@ -202,7 +203,7 @@ class ReplicaView(CopyView):
         if self._in_compile_loss and self.may_be_empty:
             # Keras then averages the losses of several outputs over batches, without weights
             # (keras/src/trainers/compile_utils.py, CompileLoss.call): N shares, of weight 1 each, do so over replicas.
-            return value * tf.cast(self.strategy.num_replicas_in_sync, value.dtype)
+            return value * tf.cast(managed_strategies.num_replicas(self.strategy), value.dtype)
         if value.shape.rank != 0:  # a loss that is not reduced was not scaled either
             return value
         rows = tf.maximum(self.num_rows, 1)
@@ -261,6 +262,7 @@ class ReplicaView(CopyView):
         parts = [self.silence_if_empty(tf.cast(CopyView.read(self, v) - before, tf.int64)) for v, before in added_up]
         sums = iter(managed_strategies.exchange_of(self.strategy).sum([*tensors, *shares, *parts]))
         reduced = [next(sums) for _ in tensors]
+        self._exchanged = [r.values if isinstance(r, tf.IndexedSlices) else r for r in reduced]
         for variable in averaged:
             total = next(sums)
             self.put_back(variable, total / tf.cast(self.num_rows_global, total.dtype))
@@ -275,10 +277,16 @@ class ReplicaView(CopyView):
 
     @contextlib.contextmanager
     def reduced(self) -> Iterator[None]:
-        """While an optimizer applies gradients that are already those of the global batch."""
+        """While an optimizer applies gradients that are already those of the global batch.
+
+        In an elastic job nothing of that happens before the exchange is over, not even the counting of the step: where
+        a member is lost in the exchange, the step is done again.
+        """
         self._reducing = True
+        waits = managed_strategies.elastic_group(self.strategy) is not None
         try:
-            yield
+            with tf.control_dependencies(self._exchanged if waits else []):
+                yield
         finally:
             self._reducing = False
 

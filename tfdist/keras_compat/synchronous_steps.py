@@ -15,10 +15,11 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.communication.carriers import carrier_of
+from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.keras_compat.direct_call import DirectCall
 from tfdist.keras_compat.input_position import GlobalBatches
 from tfdist.keras_compat.layer_states import LayerStates
-from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, worker_position
+from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, num_replicas, worker_position
 from tfdist.keras_compat.metric_logs import global_logs, metric_variables, output_loss_variables, own_logs
 from tfdist.keras_compat.metric_states import MetricStateCheck
 from tfdist.keras_compat.own_batches import counted_together
@@ -28,7 +29,18 @@ from tfdist.keras_compat.row_sharding import split_batch, static_rows
 from tfdist.keras_compat.step_logs import StepLogs, current_interval
 from tfdist.keras_compat.step_view import CopyView, ReplicaView, entered
 
-__all__ = ["make_predict_function", "make_step_function"]
+__all__ = [
+    "Outcome",
+    "StepFunction",
+    "SynchronousStep",
+    "as_tensors",
+    "join_batches",
+    "make_predict_function",
+    "make_predict_step",
+    "make_step_function",
+    "split_for_this_worker",
+    "take_share",
+]
 
 _no_autograph = tf.autograph.experimental.do_not_convert
 
@@ -45,28 +57,28 @@ def _may_be_empty(data: Any) -> bool:
 
 def _per_replica(strategy: tf.distribute.Strategy, parts: tuple[Any, ...], num_rows: tf.Tensor) -> tuple[Any, Any, Any]:
     """Wraps local parts as values that `strategy.run` hands to the replicas, with their row counts and indices."""
-    first = worker_position(strategy)[0] * num_local_replicas(strategy)
+    num_local = num_local_replicas(strategy)
     wrap = strategy.experimental_distribute_values_from_function
     return (
-        wrap(lambda context: parts[context.replica_id_in_sync_group - first]),
-        wrap(lambda context: num_rows[context.replica_id_in_sync_group - first]),
+        wrap(lambda context: parts[context.replica_id_in_sync_group % num_local]),
+        wrap(lambda context: num_rows[context.replica_id_in_sync_group % num_local]),
         _local_indices(strategy),
     )
 
 
 def _local_indices(strategy: tf.distribute.Strategy) -> Any:
     """For each replica of this process its index among them."""
-    first = worker_position(strategy)[0] * num_local_replicas(strategy)
+    num_local = num_local_replicas(strategy)
     return strategy.experimental_distribute_values_from_function(
-        lambda context: context.replica_id_in_sync_group - first
+        lambda context: context.replica_id_in_sync_group % num_local
     )
 
 
 #: What a step returns: its logs other than metrics, as sums over the rows of this process, and all rows of the batch.
-_Outcome = tuple[list[tf.Tensor], tf.Tensor]
+Outcome = tuple[list[tf.Tensor], tf.Tensor]
 
 
-class _SynchronousStep:
+class SynchronousStep:
     """One step of a model on all replicas of this process, in cross-replica context."""
 
     def __init__(self, model: Any, step: Callable[[Any], Any]) -> None:
@@ -77,9 +89,11 @@ class _SynchronousStep:
         self.logs: Any = {}
         #: Ids of the metrics' variables that the step updates. A metric that it never updates does not speak.
         self.updated: set[int] = set()
+        #: How often the step sums gradients: more than once where it has several optimizers.
+        self.num_reductions = 0
 
     @_no_autograph
-    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor]) -> _Outcome:
+    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor]) -> Outcome:
         """Runs the step on one element of the input pipeline (see row_sharding.py)."""
         separate_graph_seeds(worker_position(self.strategy)[0])
         parts, num_rows, num_rows_global = element
@@ -115,6 +129,7 @@ class _SynchronousStep:
                 view.put_back(variable, tf.where(rows > 0, variable.value, value))
             view.average_assigned()
             self.updated |= view.updated_metrics
+            self.num_reductions = view.num_reductions
             self.logs = tree.map_structure(lambda _: 0, logs)
             return [view.weighted(v) for v in own_logs(self.model, logs, self.updated)]
 
@@ -127,12 +142,17 @@ class _SynchronousStep:
                 "replicas as they are. Pass a loss that is a mean over rows through tfdist.scale_loss first.",
                 1,
                 type(self.model).__name__,
-                self.strategy.num_replicas_in_sync,
+                num_replicas(self.strategy),
             )
 
     @_no_autograph
-    def put_together(self, outcome: _Outcome) -> Any:
+    def put_together(self, outcome: Outcome) -> Any:
         """Returns the logs of the global batches so far, given what the last step returned. Collective."""
+        return self.logs_of(*self.sum_states(outcome))
+
+    @_no_autograph
+    def sum_states(self, outcome: Outcome) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Returns the states of the metrics, summed over all replicas, and the means of the other logs. Collective."""
         own_sums, num_rows_global = outcome
 
         @_no_autograph
@@ -146,17 +166,21 @@ class _SynchronousStep:
         sums = self.strategy.run(on_replica, args=(_local_indices(self.strategy),))
         sums = [self.strategy.experimental_local_results(v)[0] for v in sums]
         num_states = len(sums) - len(own_sums)
-        means = [v / tf.cast(num_rows_global, v.dtype) for v in sums[num_states:]]
-        return global_logs(self.model, self.logs, means, sums[:num_states], self.updated)
+        return sums[:num_states], [v / tf.cast(num_rows_global, v.dtype) for v in sums[num_states:]]
+
+    @_no_autograph
+    def logs_of(self, states: list[tf.Tensor], means: list[tf.Tensor]) -> Any:
+        """The logs, from what `sum_states` returns."""
+        return global_logs(self.model, self.logs, means, states, self.updated)
 
 
-class _StepFunction:
+class StepFunction:
     """What Keras calls `train_function` or `test_function`. Every worker must call it, as often as the others."""
 
     def __init__(self, model: Any, step: Callable[[Any], Any]) -> None:
         self._model = model
         self._strategy = model.distribute_strategy
-        one_step = _SynchronousStep(model, step)
+        one_step = SynchronousStep(model, step)
         self._one_step, self._put_together = one_step.__call__, one_step.put_together
         if not model.run_eagerly:
             self._one_step = tf.function(self._one_step, reduce_retracing=True)
@@ -167,7 +191,7 @@ class _StepFunction:
 
     def reset(self) -> None:
         """Starts an epoch."""
-        self._outcome: _Outcome | None = None
+        self._outcome: Outcome | None = None
         self._num_steps_behind = 0
         self._logs = StepLogs({}, self._end)
         self._release()
@@ -186,7 +210,7 @@ class _StepFunction:
         if splits:
             iterator = iterator.iterator
         if not isinstance(iterator, tf.data.Iterator):
-            self._outcome = self._one_step(_split_for_this_worker(self._strategy, next(iterator)))
+            self._outcome = self._one_step(split_for_this_worker(self._strategy, next(iterator)))
             return self._final()
         steps = self._model.steps_per_execution
         if not splits and len(iterator.element_spec) == 2:
@@ -219,27 +243,25 @@ class _StepFunction:
 
     def _split_each(self, iterator: tf.data.Iterator) -> Iterator[Any]:
         rows = static_rows(iterator.element_spec)
-        return (_take_share(self._strategy, batch, rows) for batch in iterator)
+        return (take_share(self._strategy, batch, rows) for batch in iterator)
 
     @_no_autograph
-    def _run_steps(self, iterator: tf.data.Iterator) -> _Outcome:
+    def _run_steps(self, iterator: tf.data.Iterator) -> Outcome:
         return self._run(self._one_step, iterator)
 
     @_no_autograph
-    def _run_split_steps(self, iterator: tf.data.Iterator) -> _Outcome:
+    def _run_split_steps(self, iterator: tf.data.Iterator) -> Outcome:
         rows = static_rows(iterator.element_spec)
-        return self._run(
-            _no_autograph(lambda batch: self._one_step(_take_share(self._strategy, batch, rows))), iterator
-        )
+        return self._run(_no_autograph(lambda batch: self._one_step(take_share(self._strategy, batch, rows))), iterator)
 
     @_no_autograph
-    def _run(self, one_step: Callable[[Any], _Outcome], iterator: tf.data.Iterator) -> _Outcome:
+    def _run(self, one_step: Callable[[Any], Outcome], iterator: tf.data.Iterator) -> Outcome:
         outcome = one_step(next(iterator))
         steps = self._model.steps_per_execution
         return outcome if steps == 1 else _loop(one_step, iterator, outcome, steps)
 
 
-def make_step_function(model: Any, step: Callable[[Any], Any]) -> _StepFunction:
+def make_step_function(model: Any, step: Callable[[Any], Any]) -> StepFunction:
     """Returns what Keras calls `train_function` or `test_function`.
 
     Args:
@@ -253,10 +275,10 @@ def make_step_function(model: Any, step: Callable[[Any], Any]) -> _StepFunction:
             1,
             type(model.distribute_strategy).__name__,
         )
-    return _StepFunction(model, step)
+    return StepFunction(model, step)
 
 
-def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> _Outcome:
+def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> Outcome:
     """Runs up to `steps` steps; raises `StopIteration` when there is no element for the first."""
     outcome = one_step(next(elements))
     for _, element in zip(range(steps - 1), elements, strict=False):
@@ -264,7 +286,7 @@ def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> _Outc
     return outcome
 
 
-def _loop(one_step: Any, iterator: tf.data.Iterator, outcome: _Outcome, steps: int) -> _Outcome:
+def _loop(one_step: Any, iterator: tf.data.Iterator, outcome: Outcome, steps: int) -> Outcome:
     """Runs up to `steps - 1` further steps in the graph, ending early with the data."""
     empty = tf.experimental.Optional.empty(iterator.element_spec)
 
@@ -284,25 +306,27 @@ def _loop(one_step: Any, iterator: tf.data.Iterator, outcome: _Outcome, steps: i
     return tf.while_loop(go_on, body, [first, following(first), outcome])[2]
 
 
-def _split_for_this_worker(strategy: tf.distribute.Strategy, batch: Any) -> tuple[Any, Any, Any]:
+def split_for_this_worker(strategy: tf.distribute.Strategy, batch: Any) -> tuple[Any, Any, Any]:
     """Takes this worker's share of one global batch, for `train_on_batch` and its like."""
-    batch = tree.map_structure(lambda v: None if v is None else keras_backend.convert_to_tensor(v), batch)
-    return _take_share(strategy, batch, None)
+    return take_share(strategy, as_tensors(batch), None)
 
 
-def _take_share(strategy: tf.distribute.Strategy, batch: Any, rows: int | None) -> tuple[Any, Any, Any]:
+def as_tensors(batch: Any) -> Any:
+    """Converts what is no tensor yet."""
+    return tree.map_structure(lambda v: None if v is None else keras_backend.convert_to_tensor(v), batch)
+
+
+def take_share(strategy: tf.distribute.Strategy, batch: Any, rows: int | None) -> tuple[Any, Any, Any]:
     """This worker's share of a global batch, of `rows` rows where that is known."""
     num_local = num_local_replicas(strategy)
     first = worker_position(strategy)[0] * num_local
-    return split_batch(batch, first, num_local, strategy.num_replicas_in_sync, rows)
+    return split_batch(batch, first, num_local, num_replicas(strategy), rows)
 
 
-def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
-    """Returns what Keras calls `predict_function`.
+def make_predict_step(model: Any) -> Callable[[tuple[Any, ...]], Any]:
+    """Returns a function of an element of the input pipeline that returns the outputs for all its rows, in order.
 
-    Returns:
-        A function of a list of elements of the input pipeline that returns the model's outputs for all rows of those
-        global batches, in order, on every worker. Every worker must call it, as often as the others.
+    Collective where there are several workers.
     """
     strategy = model.distribute_strategy
     num_workers = worker_position(strategy)[1]
@@ -322,20 +346,39 @@ def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
         local = tree.map_structure(lambda v: tf.concat(strategy.experimental_local_results(v), axis=0), outputs)
         return local if num_workers == 1 else tree.map_structure(lambda v: _gather_workers(strategy, v), local)
 
+    return one_step
+
+
+def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
+    """Returns what Keras calls `predict_function`.
+
+    Returns:
+        A function of a list of elements of the input pipeline that returns the model's outputs for all rows of those
+        global batches, in order, on every worker. Every worker must call it, as often as the others.
+    """
+    strategy = model.distribute_strategy
+    one_step = make_predict_step(model)
     if not model.run_eagerly:
         one_step = tf.function(one_step, reduce_retracing=True)
 
     def function(elements: list[Any]) -> Any:
         if len(elements) == 1 and len(elements[0]) == 1:  # predict_on_batch: [(x,)]
-            elements = [_split_for_this_worker(strategy, elements[0])]
-        outputs = [one_step(element) for element in elements]
-        return tree.map_structure(lambda *v: v[0] if len(v) == 1 else tf.concat(v, axis=0), *outputs)
+            elements = [split_for_this_worker(strategy, elements[0])]
+        return join_batches([one_step(element) for element in elements])
 
     return function
 
 
+def join_batches(outputs: list[Any]) -> Any:
+    """Puts the outputs of several batches together."""
+    return tree.map_structure(lambda *v: v[0] if len(v) == 1 else tf.concat(v, axis=0), *outputs)
+
+
 def _gather_workers(strategy: tf.distribute.Strategy, rows: tf.Tensor) -> tf.Tensor:
     """Concatenates the rows of all workers, in the order of the workers. Collective."""
+    exchange = exchange_of(strategy)
+    if isinstance(exchange, TransportExchange) and rows.dtype != tf.string:
+        return exchange.gather(rows)
     carrier = carrier_of(rows.dtype)
     if carrier is not None:
         return tf.cast(_gather_workers(strategy, tf.cast(rows, carrier)), rows.dtype)

@@ -15,19 +15,21 @@ import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
 from tfdist.communication.peers import missing_peers
-from tfdist.errors import ArgumentError, PeerLostError, describe_problem
-from tfdist.keras_compat import asynchronous_steps, synchronous_steps
+from tfdist.errors import ArgumentError, PeerLostError, UnsupportedError, describe_problem
+from tfdist.keras_compat import asynchronous_steps, elastic_steps, synchronous_steps
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.fit_watch import FitCall, claim_input, current_watcher, find_watcher, watched
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator, WatchedStockEpochs
 from tfdist.keras_compat.managed_strategies import (
     cluster_of,
+    elastic_group,
     exchange_of,
     is_managed,
     is_parameter_server,
     num_local_replicas,
     worker_position,
 )
+from tfdist.keras_compat.monitored_step import MonitoredStep
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import (
     TensorFlowTrainer,
@@ -42,6 +44,7 @@ from tfdist.keras_compat.private_names import (
 from tfdist.keras_compat.step_logs import StepLogs, agree_on_interval, logs_every
 from tfdist.keras_compat.step_view import CopyView, entered
 from tfdist.keras_compat.stopping import stop_together
+from tfdist.reporting.heartbeat import in_phase
 
 __all__ = ["OVERRIDES", "build_from_spec"]
 
@@ -93,14 +96,17 @@ def _make_entry(original: Any) -> Any:
                 return original(self, *args, **kwargs)
         if call.arguments.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             call.arguments["verbose"] = 0
-        if method == "fit" and worker_position(strategy)[1] > 1:
+        group = elastic_group(strategy)
+        if method == "fit" and group is not None and group.is_newcomer and watcher is None:
+            raise _cannot_be_taken_in(group.client.process)
+        if method == "fit" and (worker_position(strategy)[1] > 1 or group is not None):
             call.arguments["callbacks"] = _with_stop_together(strategy, call.arguments.get("callbacks"))
         interval = None
         if method != "predict" and not is_parameter_server(strategy):
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         try:
-            with watched(watcher, fit_call), logs_every(interval):
+            with in_phase("other"), watched(watcher, fit_call), logs_every(interval):
                 return original(*call.args, **call.kwargs)
         except tf.errors.OpError as error:
             failure = exchange_of(strategy).failure
@@ -111,6 +117,17 @@ def _make_entry(original: Any) -> Any:
             raise _peer_lost(cluster_of(strategy), method, error) from error
 
     return entry
+
+
+def _cannot_be_taken_in(process: str) -> UnsupportedError:
+    return UnsupportedError(
+        describe_problem(
+            f"{process} came after training had begun, and cannot be given its state",
+            received="callbacks without tfdist.callbacks.FaultTolerantCheckpoint (from the call of fit)",
+            expected="that callback, through whose checkpoints a worker that comes later gets the state",
+            fix="Add FaultTolerantCheckpoint to the callbacks of fit, with a directory that all workers see.",
+        )
+    )
 
 
 def _flat_callbacks(callbacks: Any) -> list[Any]:
@@ -218,17 +235,24 @@ def _make_step_function(kind: str) -> Any:
             if not is_managed(strategy):
                 return original(self, force)
             if getattr(self, attribute) is None or force:
-                steps = asynchronous_steps if is_parameter_server(strategy) else synchronous_steps
+                steps = _steps_under(strategy)
                 if kind == "predict":
                     function = steps.make_predict_function(self)
                 else:
                     function = steps.make_step_function(self, getattr(self, step))
+                function = MonitoredStep(function, self.steps_per_execution if kind == "train" else 0)
                 setattr(self, attribute, function)
             return getattr(self, attribute)
 
         return make_function
 
     return make
+
+
+def _steps_under(strategy: tf.distribute.Strategy) -> Any:
+    if is_parameter_server(strategy):
+        return asynchronous_steps
+    return synchronous_steps if elastic_group(strategy) is None else elastic_steps
 
 
 def _make_metrics_result_or_logs(original: Any) -> Any:
@@ -238,7 +262,8 @@ def _make_metrics_result_or_logs(original: Any) -> Any:
         if not logs and watcher is not None and watcher.resumed_logs() is not None:
             return watcher.resumed_logs()
         if isinstance(logs, (asynchronous_steps.AsynchronousLogs, StepLogs)):
-            logs = logs.final()
+            with in_phase("step"):
+                logs = logs.final()
         # The logs of a step are those of the global state already; a replica's own variables are not.
         return pythonify_logs(logs) if is_managed(model_strategy(self)) and logs else original(self, logs)
 

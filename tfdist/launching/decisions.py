@@ -60,6 +60,22 @@ class Kill:
 
 
 @dataclass(frozen=True)
+class Lose:
+    """Go on without this task."""
+
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start this task again."""
+
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Finish:
     """All tasks have ended: end the launcher with this status."""
 
@@ -67,7 +83,7 @@ class Finish:
     reason: str
 
 
-Decision = Ask | Kill | Finish
+Decision = Ask | Kill | Lose | Start | Finish
 
 
 def exit_status(returncode: int) -> int:

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from tfdist.cluster.job_environment import JobEnvironment
+from tfdist.cluster.heartbeats import heartbeat_file_name
+from tfdist.cluster.job_environment import (
+    JOB_SECRET,
+    ElasticEnvironment,
+    JobEnvironment,
+    parse_regroup_timeout_s,
+)
 from tfdist.cluster.job_reports import (
     failure_file_name,
     parse_failure_report,
@@ -29,22 +35,39 @@ from tfdist.launching.decisions import (
     Event,
     Finish,
     Kill,
+    Lose,
     PhaseReported,
     SignalReceived,
+    Start,
     TaskExited,
     describe_exit,
 )
+from tfdist.launching.event_log import EventLog
 from tfdist.launching.guard import JobGuard
-from tfdist.launching.lifecycle import JobState, LifecycleRules, TaskState, step
-from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
+from tfdist.launching.hangs import HangRules, Watch, look
+from tfdist.launching.lifecycle import Elasticity, JobState, LifecycleRules, TaskState, step
+from tfdist.launching.meeting import Meeting, meet
+from tfdist.launching.observation import ask_for_stacks, observe, read_heartbeat
+from tfdist.launching.plan import (
+    TaskPlan,
+    build_task_env,
+    count_ports,
+    plan_elastic_tasks,
+    plan_tasks,
+    threads_per_task,
+)
 from tfdist.launching.ports import choose_free_ports
 from tfdist.launching.process import TaskProcess
+from tfdist.launching.rendezvous_process import RendezvousProcess
 from tfdist.launching.restarts import AttemptEnd, GiveUp, RestartPolicy, decide_restart, is_preemption
 from tfdist.launching.summary import TaskEnd, cause_of, find_root_cause, summarize_failure
 from tfdist.launching.task_output import TaskOutput
+from tfdist.rendezvous.membership import Rules
 
 _TICK_S = 0.05
 _DRAIN_LIMIT_S = 2.0
+_LOOK_EVERY_S = 1.0
+_LOOK_AGAIN_AFTER_S = 30.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -54,22 +77,28 @@ class JobOptions:
 
     Attributes:
         command: The command of every task.
-        workers: How many workers, at least 1.
+        workers: How many workers, at least 1; of an elastic job the most.
+        fewest_workers: How few the workers of an elastic job may become; None where it is not elastic.
+        meeting: Where the nodes of an elastic job meet; None on one machine. Each node starts `workers`, then.
         parameter_servers: How many parameter servers; above 0 there is a chief, too.
         evaluator: Whether there is an evaluator.
         log_dir: Where each task's log file goes; None for no files.
         num_threads: The size of each task's thread pools; None divides the cores between the workers.
         rules: The time limits.
+        hangs: When a task that makes no progress hangs.
         restarts: When to start it again.
     """
 
     command: tuple[str, ...]
     workers: int
+    fewest_workers: int | None
+    meeting: Meeting | None
     parameter_servers: int
     evaluator: bool
     log_dir: Path | None
     num_threads: int | None
     rules: LifecycleRules
+    hangs: HangRules
     restarts: RestartPolicy
 
 
@@ -102,19 +131,42 @@ def run_job(options: JobOptions, env: Mapping[str, str]) -> int:
 
 def _run_attempts(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals]) -> int:
     """Starts the job, and starts it again as often as `restarts` decides."""
+    if options.meeting is None:
+        return _attempt_again_and_again(options, env, signals)
+    with meet(options.meeting, _membership_rules(options, env), env, options.rules.start_timeout_s):
+        return _attempt_again_and_again(options, env, signals)
+
+
+def _membership_rules(options: JobOptions, env: Mapping[str, str]) -> Rules:
+    fewest, most = options.fewest_workers or 1, options.workers
+    if options.meeting is not None:
+        fewest, most = options.meeting.fewest_nodes * most, options.meeting.most_nodes * most
+    return Rules(
+        fewest,
+        most,
+        latecomer_limit_s=options.rules.start_timeout_s,
+        regroup_limit_s=parse_regroup_timeout_s(env),
+    )
+
+
+def _attempt_again_and_again(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals]) -> int:
     ends: list[AttemptEnd] = []
     while True:
         job = _run_attempt(options, env, signals, attempt=len(ends))
         if job.message:
             job.console.write_note(job.message)
         if job.end is None:
+            job.events.close()
             return job.status
         ends.append(job.end)
         decision = decide_restart(options.restarts, ends)
         if isinstance(decision, GiveUp):
+            job.events.close()
             if decision.reason:
                 job.console.write_note(f"the job is not started again: {decision.reason}")
             return job.status
+        job.events.write("waiting", seconds=decision.delay_s, reason=decision.reason, tier=2)
+        job.events.close()
         job.console.write_note(
             f"attempt {len(ends)} follows in {decision.delay_s:g} s: attempt {len(ends) - 1} {decision.reason}"
         )
@@ -131,8 +183,11 @@ def _sleep(delay_s: float, signals: deque[signal.Signals]) -> bool:
 
 
 def _run_attempt(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals], *, attempt: int) -> _Job:
-    ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
-    plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+    if options.fewest_workers is None:
+        ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
+        plans = plan_tasks(options.workers, options.parameter_servers, options.evaluator, ports)
+    else:
+        plans = plan_elastic_tasks(options.workers)
     with JobGuard() as guard, selectors.DefaultSelector() as selector:
         job = _Job(options, plans, guard, selector, signals, attempt=attempt)
         job.start(env)
@@ -145,6 +200,7 @@ class _Job:
 
     Attributes:
         console: Where it writes.
+        events: Its event log.
         status: The launcher's exit status, once it has ended.
         message: The last words, once it has ended; empty for none.
         end: How it ended; None where it ended well.
@@ -163,7 +219,18 @@ class _Job:
         self._options, self._plans, self._attempt = options, plans, attempt
         self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
-        self._state = JobState(tuple(TaskState(plan.name, plan.task_type) for plan in plans), options.rules)
+        self.events = EventLog(options.log_dir, self.console)
+        elasticity, policy = None, options.restarts
+        if options.fewest_workers is not None or options.parameter_servers:
+            elasticity = Elasticity(options.fewest_workers or 0, policy.max_restarts, policy.max_preemptions)
+        tasks = tuple(TaskState(plan.name, plan.task_type) for plan in plans)
+        self._state = JobState(tasks, options.rules, elasticity)
+        self._rendezvous: RendezvousProcess | None = None
+        self._task_envs: dict[str, dict[str, str]] = {}
+        self._old_outputs: list[TaskOutput] = []
+        self._watch, self._next_look = Watch(), 0.0
+        self._hangs: dict[str, str] = {}
+        self._start_times: dict[str, float] = {}
         self._processes: dict[str, TaskProcess] = {}
         self._outputs: dict[str, TaskOutput] = {}
         self._progress_texts: dict[str, str] = {}
@@ -174,19 +241,40 @@ class _Job:
     def start(self, env: Mapping[str, str]) -> None:
         """Starts all tasks."""
         options = self._options
+        self.events.write("started", attempt=self._attempt, tasks=[plan.name for plan in self._plans])
         num_cores = len(os.sched_getaffinity(0))
         num_threads = options.num_threads or threads_per_task(num_cores, options.workers, len(self._plans))
+        elastic, secret = None, self._guard.secret
+        if options.fewest_workers is not None:
+            members, meeting = _membership_rules(options, env), options.meeting
+            if meeting is None:
+                self._rendezvous = RendezvousProcess(members, self._guard, env)
+                elastic = ElasticEnvironment(self._rendezvous.address, members.fewest, members.most)
+            else:
+                elastic = ElasticEnvironment(meeting.address, members.fewest, members.most, meeting.job)
+                secret = env[JOB_SECRET]
         for plan in self._plans:
-            job = JobEnvironment(
-                self._guard.job_id, str(self._guard.directory), plan.name, self._guard.secret, self._attempt
-            )
-            task_env = build_task_env(plan, job, env, num_threads)
-            process = TaskProcess(options.command, task_env, subprocess.PIPE, subprocess.PIPE)
-            self._guard.add(process)
-            self._processes[plan.name] = process
-            self._outputs[plan.name] = TaskOutput(
-                plan.name, process, self.console, options.log_dir, self._selector, goes_on=self._attempt > 0
-            )
+            job = JobEnvironment(self._guard.job_id, str(self._guard.directory), plan.name, secret, self._attempt)
+            self._task_envs[plan.name] = build_task_env(plan, job, env, num_threads, elastic)
+            self._start_task(plan.name, goes_on=self._attempt > 0)
+
+    def _start_task(self, name: str, *, goes_on: bool) -> None:
+        process = TaskProcess(self._options.command, self._task_envs[name], subprocess.PIPE, subprocess.PIPE)
+        self._guard.add(process)
+        self._start_times[name] = time.time()
+        self._processes[name] = process
+        self._outputs[name] = TaskOutput(
+            name, process, self.console, self._options.log_dir, self._selector, goes_on=goes_on
+        )
+
+    def _start_again(self, name: str) -> None:
+        """Starts a task that was lost. What it said before is passed on to its end."""
+        self._old_outputs.append(self._outputs[name])
+        for file_name in (progress_file_name(name), failure_file_name(name), heartbeat_file_name(name)):
+            (self._guard.directory / file_name).unlink(missing_ok=True)
+        self._progress_texts.pop(name, None)
+        self._hangs.pop(name, None)
+        self._start_task(name, goes_on=True)
 
     def attend(self) -> None:
         """Attends to the tasks until all have ended."""
@@ -199,13 +287,23 @@ class _Job:
             for event in events:
                 self._handle(event)
             self._handle(ClockTicked(time.monotonic()))
+            self._tell_rounds()
+            self._look_for_hangs()
+            if self._options.log_dir is not None:
+                self.events.take_from_tasks(self._guard.directory, self._outputs)
         self._guard.kill_all()
         drain_until = time.monotonic() + _DRAIN_LIMIT_S
         while self._selector.get_map() and time.monotonic() < drain_until:
             self._pass_on_output(_TICK_S)
-        for output in self._outputs.values():
+        for output in (*self._old_outputs, *self._outputs.values()):
             output.close()
+        if self._rendezvous is not None:
+            self._rendezvous.close()
         self._conclude()
+        self.events.take_from_tasks(self._guard.directory, self._outputs)
+        step = None if self.end is None else self.end.step
+        reason = self._state.outcome.reason if self._state.outcome else ""
+        self.events.write("ended", attempt=self._attempt, status=self.status, reason=reason, step=step)
 
     def _handle(self, event: Event) -> None:
         self._state, decisions = step(self._state, event)
@@ -219,8 +317,46 @@ class _Job:
                     self._note_ending(f"{reason}: killing {', '.join(tasks)}")
                     for name in tasks:
                         self._processes[name].send(signal.SIGKILL)
+                case Lose(reason=reason):
+                    self.console.write_note(reason)
+                case Start(task=name):
+                    self.console.write_note(f"starting {name} again")
+                    self.events.write("restarted", task=name, tier=2)
+                    self._start_again(name)
                 case Finish():
                     pass  # the loop sees it in the state
+
+    def _tell_rounds(self) -> None:
+        for number, members in self._rendezvous.rounds() if self._rendezvous else ():
+            self.console.write_note(f"group {number} of the job: {', '.join(members)}")
+            if number:
+                self.events.write("re-formed", members=list(members), tier=1)
+
+    def _look_for_hangs(self) -> None:
+        """Kills a task that hangs. What follows is what follows when a task is lost."""
+        now = time.monotonic()
+        if now < self._next_look or self._state.outcome is not None or self._state.has_trained:
+            return
+        self._next_look = now + _LOOK_EVERY_S
+        watched = [task.name for task in self._state.running if task.task_type != "evaluator"]
+        pids = {name: self._processes[name].pid for name in watched if name not in self._hangs}
+        seen = {name: observe(self._guard.directory, name, pid) for name, pid in pids.items()}
+        self._watch, hang = look(self._watch, self._options.hangs, seen, now)
+        if hang is None:
+            return
+        self.console.write_note(f"the job hangs: {hang.reason}")
+        seconds = round(hang.silence_s, 3)
+        self.events.write("hang", tasks=list(hang.culprits), reason=hang.reason, seconds=seconds)
+        asked = (*hang.culprits, *hang.victims)
+        for name, lines in ask_for_stacks(self._guard.directory, {name: pids[name] for name in asked}).items():
+            stopped = " (a stopped process gives none)" if seen[name].state in "Tt" else ""
+            shown = "".join(f"\n    {line}" for line in lines) or f" none came{stopped}"
+            self.console.write_note(f"stacks of {name}:{shown}")
+        self._next_look = time.monotonic() + _LOOK_AGAIN_AFTER_S  # the victims have to notice that it is gone
+        for name in hang.culprits:
+            self._hangs[name] = hang.reason
+            self.console.write_note(f"killing {name}")
+            self._processes[name].send(signal.SIGKILL)
 
     def _note_ending(self, text: str) -> None:
         if self._state.outcome is not None:  # that helpers are asked to end after training is no news
@@ -249,8 +385,22 @@ class _Job:
             if returncode is not None:
                 self._guard.remove(self._processes[task.name])
                 self._end_times[task.name] = time.time()
+                self._note_end(task, returncode)
                 events.append(TaskExited(task.name, returncode, time.monotonic()))
         return events
+
+    def _note_end(self, task: TaskState, returncode: int) -> None:
+        beat = read_heartbeat(self._guard.directory, task.name)
+        self.events.take_from_tasks(self._guard.directory, [task.name])
+        life_s = round(time.time() - self._start_times[task.name], 3)
+        if beat is not None:
+            seconds = {phase: round(value, 3) for phase, value in beat.seconds.items()}
+            seconds[beat.phase] = round(seconds[beat.phase] + time.monotonic() - beat.since, 3)
+            self.events.write("task_times", task=task.name, step=beat.step, seconds=life_s, phases=seconds)
+        if returncode != 0 and not task.was_asked:
+            step = None if beat is None else beat.step
+            reason = self._hangs.get(task.name) or describe_exit(task.name, returncode)
+            self.events.write("lost", task=task.name, step=step, reason=reason)
 
     def _conclude(self) -> None:
         outcome = self._state.outcome
@@ -266,9 +416,12 @@ class _Job:
         root = find_root_cause(ends)
         assert root is not None
         self.status, self.message = summarize_failure(root, ends)
+        beats = [read_heartbeat(self._guard.directory, task.name) for task in self._state.training_tasks]
+        steps = [beat.step for beat in beats if beat is not None]
         self.end = AttemptEnd(
-            describe_exit(root.name, root.returncode),
-            place=cause_of(root),
+            self._hangs.get(root.name) or describe_exit(root.name, root.returncode),
+            place="hang" if root.name in self._hangs else cause_of(root),
+            step=max(steps) if steps else None,
             is_preempted=is_preemption(root.returncode),
         )
 

@@ -31,9 +31,14 @@ class JobGuard:
         directory: The job's temporary directory, for its reports.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secret: str | None = None) -> None:
+        """Makes the directory and starts the watchdog.
+
+        Args:
+            secret: Of a job of several nodes; drawn at random by default.
+        """
         self.job_id = secrets.token_hex(8)
-        self.secret = secrets.token_hex(32)
+        self.secret = secret or secrets.token_hex(32)
         self.directory = Path(tempfile.mkdtemp(prefix="tfdist-"))
         self._processes: dict[int, TaskProcess] = {}
         env = {name: value for name, value in os.environ.items() if name != JOB_ID}  # of an outer job, which may die

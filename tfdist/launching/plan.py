@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfdist.cluster.config import name_task
-from tfdist.cluster.job_environment import JobEnvironment
+from tfdist.cluster.job_environment import ELASTIC_WORKERS, RENDEZVOUS, ElasticEnvironment, JobEnvironment
 
 THREAD_VARIABLES = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
@@ -65,8 +65,17 @@ def plan_tasks(workers: int, parameter_servers: int, evaluator: bool, ports: Seq
     )
 
 
+def plan_elastic_tasks(workers: int) -> tuple[TaskPlan, ...]:
+    """Lists the tasks of an elastic job: workers that are no cluster of TensorFlow's, and meet at the rendezvous."""
+    return tuple(TaskPlan(name_task("worker", index), "worker", None) for index in range(workers))
+
+
 def build_task_env(
-    task: TaskPlan, job: JobEnvironment, env: Mapping[str, str], num_threads: int | None
+    task: TaskPlan,
+    job: JobEnvironment,
+    env: Mapping[str, str],
+    num_threads: int | None,
+    elastic: ElasticEnvironment | None = None,
 ) -> dict[str, str]:
     """The environment of a task: the launcher's, and what the task has to know.
 
@@ -75,6 +84,7 @@ def build_task_env(
         job: What the launcher tells it.
         env: The launcher's environment. What it says of threads and log levels counts more than the defaults here.
         num_threads: The size of each thread pool; None leaves it to TensorFlow.
+        elastic: What a worker of an elastic job has to know besides.
     """
     defaults = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     if num_threads is not None:
@@ -85,6 +95,10 @@ def build_task_env(
     task_env.pop("TF_CONFIG", None)
     if task.tf_config is not None:
         task_env["TF_CONFIG"] = task.tf_config
+    for name in (RENDEZVOUS, ELASTIC_WORKERS):  # of an outer job
+        task_env.pop(name, None)
+    if elastic is not None:
+        task_env |= elastic.to_env()
     return task_env
 
 

@@ -17,6 +17,7 @@ from tfdist.cluster.job_reports import (
     progress_file_name,
     report_to_json,
 )
+from tfdist.reporting.heartbeat import start_heartbeat
 
 _phases_reached: set[str] = set()  # by this process
 
@@ -30,6 +31,7 @@ def report_progress(phase: str) -> None:
         phase: One of `started`, `connecting` (it waits for its peers), `connected`, `training`, `ended`.
     """
     assert phase in PHASES, phase
+    start_heartbeat()
     job = parse_job_environment(os.environ)
     _phases_reached.add(phase)
     if job is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
+from tfdist.cluster.job_environment import parse_elastic_environment
 from tfdist.cluster.resolution import ExplicitCluster
 from tfdist.environment import cluster_config
 from tfdist.strategies.mirrored import mirrored_strategy
@@ -40,6 +42,10 @@ def auto_strategy(cluster: ExplicitCluster = None, **options: Any) -> tf.distrib
         TfdistError: As the chosen factory.
     """
     config = cluster_config(cluster)
+    elastic = parse_elastic_environment(os.environ)
+    if elastic is not None:
+        _log("MultiWorkerMirroredStrategy", f"the job is elastic, of {elastic.fewest} to {elastic.most} workers")
+        return multi_worker_mirrored_strategy(cluster, **options)
     if config.task_type == "evaluator":
         return _on_this_process(f"this process is the evaluator (cluster from {config.source})", options)
     if config.has_parameter_servers:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from tfdist.cluster import ClusterConfig
-from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_start_timeout_s
+from tfdist.cluster.job_environment import START_TIMEOUT_S, parse_elastic_environment, parse_start_timeout_s
 from tfdist.cluster.resolution import ExplicitCluster
 from tfdist.communication.peers import missing_peers, wait_for_peers
 from tfdist.environment import cluster_config
@@ -17,6 +17,7 @@ from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.private_names import configure_coordination_service, use_fresh_collective_keys
 from tfdist.reporting import report_progress
 from tfdist.strategies.connecting import connect
+from tfdist.strategies.elastic import elastic_strategy
 from tfdist.strategies.managing import refuse_cluster, take_care_of
 from tfdist.strategies.starting import cluster_resolver, starting
 
@@ -63,6 +64,9 @@ def multi_worker_mirrored_strategy(
             )
         )
     config = cluster_config(cluster)
+    elastic = parse_elastic_environment(os.environ)
+    if elastic is not None:
+        return elastic_strategy(elastic, config)
     if config.has_parameter_servers or config.worker_index is None:
         raise refuse_cluster(
             "MultiWorkerMirroredStrategy",

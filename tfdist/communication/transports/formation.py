@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tfdist.cluster.address import split_address
-from tfdist.communication.transports import handshake, problems, shared_memory
+from tfdist.communication.transports import problems, shared_memory
 from tfdist.communication.transports.channel import Channel, Frame
-from tfdist.communication.transports.handshake import Claims, HandshakeError
 from tfdist.communication.transports.host_exchange import piece_bytes_for, shared_bytes
 from tfdist.communication.transports.interface import Array, TimeLimit
 from tfdist.communication.transports.links import Links, Peer
 from tfdist.communication.transports.listener import Listener, enlarge_buffers
 from tfdist.communication.transports.tcp import TcpTransport
 from tfdist.errors import ArgumentError, describe_problem
+from tfdist.messaging import handshake
+from tfdist.messaging.handshake import Claims, HandshakeError
 
 __all__ = ["form_group"]
 

@@ -66,8 +66,16 @@ class Transport(Protocol):
 
     name: str
     rank: int
-    num_members: int
-    crosses_network: bool
+
+    @property
+    def crosses_network(self) -> bool:
+        """See above."""
+        ...
+
+    @property
+    def num_members(self) -> int:
+        """See above."""
+        ...
 
     def all_reduce_sum(self, parts: Sequence[Array], *, checksum: int = 0) -> list[Array]:
         """Sums arrays over all members. Collective.

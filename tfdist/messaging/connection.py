@@ -1,33 +1,38 @@
-"""A connection between two doctors: authenticated, with an end that no wait on it outlasts."""
+"""A connection between two processes: authenticated, with an end that no wait on it outlasts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import struct
 import time
 from typing import Any
 
-from tfdist.communication.transports.handshake import Claims, HandshakeError, Steps, accept, initiate
+from tfdist.messaging.handshake import Claims, HandshakeError, Steps, accept, initiate
 
 __all__ = ["Connection", "HandshakeError"]
 
 _FRAME = struct.Struct("!cI")
 _LARGEST_FRAME = 1 << 24
-# A connection is a group of two. Who the nodes are stands in their facts: doctors talk although their descriptions of
-# the cluster differ.
-_GROUP = "tfdist doctor"
-_INITIATOR = Claims(_GROUP, 0, 1, 2, "doctor", "")
-_ACCEPTOR = Claims(_GROUP, 1, 0, 2, "doctor", "")
 
 
 class Connection:
-    """Frames of a kind (one byte) and a body. Every method raises `OSError` when the connection or the time ends."""
+    """Frames of a kind (one byte) and a body. Every method raises `OSError` when the connection or the time ends.
 
-    def __init__(self, connected: socket.socket, end: float) -> None:
+    Args:
+        connected: The socket.
+        purpose: What the connection is for; both sides must say the same.
+        end: When every wait ends, by `time.monotonic`; `math.inf` for a connection whose very closing is the message.
+    """
+
+    def __init__(self, connected: socket.socket, purpose: str, end: float) -> None:
         self._socket = connected
-        self._end = end
+        # A connection is a group of two. Who they are, they may say in what they send.
+        self._initiator = Claims(purpose, 0, 1, 2, "messages", "")
+        self._acceptor = Claims(purpose, 1, 0, 2, "messages", "")
+        self.end = end
         self._set_limit()
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -35,13 +40,13 @@ class Connection:
         """Proves the secret to the side that accepted, and has it proved.
 
         Raises:
-            HandshakeError: The other side is no doctor, or has another secret.
+            HandshakeError: The other side is there for another purpose, or has another secret.
         """
-        self._run(initiate(_INITIATOR, secret))
+        self._run(initiate(self._initiator, secret))
 
     def accept(self, secret: bytes) -> None:
         """As `initiate`, on the side that accepted."""
-        self._run(accept(_ACCEPTOR, secret))
+        self._run(accept(self._acceptor, secret))
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
         """Sends a frame."""
@@ -78,10 +83,10 @@ class Connection:
         self._socket.close()
 
     def _set_limit(self) -> None:
-        left = self._end - time.monotonic()
+        left = self.end - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time limit has come")
-        self._socket.settimeout(left)
+        self._socket.settimeout(None if math.isinf(left) else left)
 
     def _receive(self, size: int) -> bytes:
         data = bytearray()

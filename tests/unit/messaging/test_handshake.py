@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdist.communication.transports.handshake import Claims, HandshakeError, accept, initiate
+from tfdist.messaging.handshake import Claims, HandshakeError, accept, initiate
 
 SECRET = b"s" * 32
 ONE = Claims("group", 1, 0, 3, "data", "host")  # connects

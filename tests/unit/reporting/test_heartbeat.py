@@ -1,0 +1,84 @@
+"""A process's heartbeat, as the launcher reads it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tfdist.cluster.heartbeats import heartbeat_file_name, parse_heartbeat
+from tfdist.cluster.job_reports import stacks_file_name
+
+PROGRAM = """
+import signal, sys, time
+from tfdist.reporting.heartbeat import count_steps, in_phase, start_heartbeat
+if "handler" in sys.argv:
+    signal.signal(signal.SIGUSR2, lambda *_: print("mine", flush=True))
+start_heartbeat()
+start_heartbeat()
+with in_phase("other"):
+    for _ in range(1000):
+        with in_phase("step"):
+            with in_phase("exchange"):
+                pass
+        count_steps(2)
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def start(directory, *arguments, **env):
+    job = {
+        "TFDIST_JOB_ID": "1",
+        "TFDIST_REPORT_DIR": str(directory),
+        "TFDIST_TASK": "worker 1",
+        "TFDIST_JOB_SECRET": "x",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(job if directory else {}), **env},
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_the_launcher_reads_what_the_process_does(tmp_path):
+    before = time.monotonic()
+    process = start(tmp_path)
+    beat = parse_heartbeat((tmp_path / heartbeat_file_name("worker 1")).read_bytes())
+    process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+    assert beat.phase == "other"
+    assert beat.step == 2 * 999  # the last two are told with the next phase
+    assert beat.num_beats == 2 + 4 * 1000
+    assert before < beat.since < time.monotonic()
+    assert 0 < sum(beat.seconds.values()) < beat.since - before
+
+
+def test_it_writes_its_stacks_when_it_is_asked_to(tmp_path):
+    process = start(tmp_path)
+    process.send_signal(signal.SIGUSR2)
+    until = time.monotonic() + 20
+    while "readline" not in (text := (tmp_path / stacks_file_name("worker 1")).read_text()) and "<module>" not in text:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_handler_of_the_programs_own_stays(tmp_path):
+    process = start(tmp_path, "handler")
+    process.send_signal(signal.SIGUSR2)
+    assert process.stdout.readline() == "mine\n"
+    process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+    assert not (tmp_path / stacks_file_name("worker 1")).exists()
+
+
+def test_without_a_launcher_nothing_is_written(tmp_path):
+    process = start(None)
+    process.communicate("\n", timeout=30)
+    assert process.returncode == 0

@@ -1,0 +1,87 @@
+"""This process's heartbeat, kept where the launcher reads it. Without a launcher it costs a few comparisons.
+
+A phase lasts until the next begins. Of two threads that change it, the second one waits for the first: the one that
+exchanges runs while the one that trains waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfdist.cluster.heartbeats import PHASES, RECORD_BYTES, Heartbeat, heartbeat_file_name, pack_heartbeat
+from tfdist.cluster.job_environment import parse_job_environment
+from tfdist.cluster.job_reports import stacks_file_name
+
+__all__ = ["count_steps", "in_phase", "start_heartbeat"]
+
+
+class _Heart:
+    def __init__(self, record: mmap.mmap) -> None:
+        self._record = record
+        self._num_beats = 0
+        self._since = time.monotonic()
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self.step = 0
+        self.phase = "outside"
+        self.enter("outside")
+
+    def enter(self, phase: str) -> str:
+        """Begins a phase; returns the one before."""
+        before, now = self.phase, time.monotonic()
+        self._seconds[before] += now - self._since
+        self.phase, self._since = phase, now
+        self._num_beats += 1
+        beat = Heartbeat(self._num_beats, self.step, phase, now, self._seconds)
+        with contextlib.suppress(ValueError):  # the process ends, and the mapping is closed
+            self._record[:] = pack_heartbeat(beat)
+        return before
+
+
+_heart: _Heart | None = None
+
+
+def start_heartbeat() -> None:
+    """Begins to tell the launcher what this process does, and lets it ask for its stacks. Once is enough.
+
+    The launcher asks with SIGUSR2, unless the program has a handler of its own.
+    """
+    global _heart  # noqa: PLW0603 - of the process
+    job = parse_job_environment(os.environ)
+    if job is None or _heart is not None:
+        return
+    directory = Path(job.report_dir)
+    try:
+        with open(directory / heartbeat_file_name(job.task_name), "w+b") as file:
+            file.truncate(RECORD_BYTES)
+            _heart = _Heart(mmap.mmap(file.fileno(), RECORD_BYTES))
+        if signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL:
+            stacks = open(directory / stacks_file_name(job.task_name), "w")  # noqa: SIM115 - open as long as the process
+            faulthandler.register(signal.SIGUSR2, stacks, all_threads=True)
+    except OSError:
+        pass  # training matters more than what is told of it
+
+
+def count_steps(count: int) -> None:
+    """Takes note of steps of training that were made."""
+    if _heart is not None:
+        _heart.step += count
+
+
+@contextlib.contextmanager
+def in_phase(phase: str) -> Iterator[None]:
+    """The block is a phase; afterwards the one before goes on."""
+    if _heart is None:
+        yield
+        return
+    before = _heart.enter(phase)
+    try:
+        yield
+    finally:
+        _heart.enter(before)
