@@ -174,15 +174,43 @@ def test_workers_are_killed_at_random(tmp_path, undisturbed, sgd):
         assert_equal_to(undisturbed, tmp_path, 2, with_history=False)
 
 
-def test_a_newcomer_is_taken_in(tmp_path, undisturbed):
-    with ElasticJob(tmp_path, 3, {"sleep_s": 0.4, "kills": {"worker 1": 5}}) as job:
-        assert job.processes[1].wait(120) == -signal.SIGKILL
-        job.plan = {"sleep_s": 0.4}
+@pytest.mark.campaign
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("round", range(30))
+def test_thirty_random_kills(tmp_path, undisturbed, round):
+    """Any worker of three or four, at any moment of training: the others end with the weights of one device."""
+    draw = random.Random(round)
+    workers = draw.choice([3, 4])
+    with ElasticJob(tmp_path, workers, {"sleep_s": 0.02}) as job:
+        job.wait_for_step(draw.randrange(1, 44))
+        time.sleep(draw.random() * 0.1)
+        victim = job.processes[draw.randrange(workers)]
+        victim.send_signal(signal.SIGKILL)
+        assert victim.wait(10) == -signal.SIGKILL
+        job.end([process for process in job.processes if process is not victim])
+        assert f"goes on with {workers - 1} of {workers} members" in job.logs()
+    assert_ledger_is_exact(tmp_path, 6)
+    assert_equal_to(undisturbed, tmp_path, workers - 1, with_history=False)
+
+
+def test_from_four_to_two_to_three(tmp_path, undisturbed):
+    kills = {"worker 1": 4, "worker 3": 4}
+    with ElasticJob(tmp_path, 4, {"members": 3, "kills": kills}, fewest=2) as job:
+        for index in (1, 3):
+            assert job.processes[index].wait(120) == -signal.SIGKILL
         job.start(1)
-        job.end([job.processes[0], job.processes[2], job.processes[3]])
-    steps = read_steps(tmp_path)
+        job.end([job.processes[0], job.processes[2], job.processes[4]])
     assert_ledger_is_exact(tmp_path, 6)
     assert_equal_to(undisturbed, tmp_path, 3)
-    sizes = [max(steps[step]) for step in sorted(steps)]
-    assert sizes == sorted(sizes)
-    assert max(sizes) == 2
+    sizes = [sizes_by_round[max(sizes_by_round)] for sizes_by_round in read_sizes(tmp_path)]
+    assert [size for k, size in enumerate(sizes) if k == 0 or size != sizes[k - 1]] == [4, 2, 3]
+
+
+def read_sizes(directory):
+    """Of each step, in order, how many members each round had."""
+    sizes = collections.defaultdict(dict)
+    for path in directory.glob("ledger *"):
+        for line in path.read_text().splitlines():
+            if line.endswith("}") and "step" in (said := json.loads(line)):
+                sizes[said["step"]][said["round"]] = said["members"]
+    return [sizes[step] for step in sorted(sizes)]

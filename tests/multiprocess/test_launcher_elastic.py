@@ -42,7 +42,7 @@ def processes_with(text):
 
 
 def test_a_worker_is_lost_and_comes_again(tmp_path):
-    plan = {"sleep_s": 0.4, "kills": {"worker 0": 5}}
+    plan = {"members": 3, "kills": {"worker 0": 5}}
     result = run_job(tmp_path, "1:3", plan, "--max-restarts", "1")
     assert result.returncode == 0, result.stderr[-5000:]
     said = result.stdout + result.stderr
@@ -79,7 +79,7 @@ def start_node(directory, rendezvous, plan, *options, secret="a secret", job="te
 def test_two_nodes_of_which_the_second_comes_late(tmp_path):
     """Two launchers on one machine. The first hosts the rendezvous, and begins alone when the other does not come."""
     (port,) = choose_free_ports(1)
-    first = start_node(tmp_path, f"127.0.0.1:{port}", {"sleep_s": 0.5}, "--start-timeout-s", "5")
+    first = start_node(tmp_path, f"127.0.0.1:{port}", {"members": 2}, "--start-timeout-s", "5")
     nodes = [first]
     try:
         until = time.monotonic() + 120
@@ -87,7 +87,7 @@ def test_two_nodes_of_which_the_second_comes_late(tmp_path):
             assert first.poll() is None
             assert time.monotonic() < until
             time.sleep(0.1)
-        nodes.append(start_node(tmp_path, f"127.0.0.1:{port}", {"sleep_s": 0.5}))
+        nodes.append(start_node(tmp_path, f"127.0.0.1:{port}", {"members": 2}))
         said = [node.communicate(timeout=240)[0] for node in nodes]
     finally:
         for node in nodes:
@@ -104,7 +104,7 @@ def test_two_nodes_of_which_the_second_comes_late(tmp_path):
 def test_a_node_of_another_job_or_without_the_secret_is_turned_away(tmp_path):
     (port,) = choose_free_ports(1)
     address = f"127.0.0.1:{port}"
-    first = start_node(tmp_path, address, {"sleep_s": 0.5}, "--start-timeout-s", "5")
+    first = start_node(tmp_path, address, {"members": 2}, "--start-timeout-s", "5")
     strangers = []
     try:
         time.sleep(3)
