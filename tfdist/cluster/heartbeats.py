@@ -7,7 +7,9 @@ Times are those of `time.monotonic`, which all processes of a machine share.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from mmap import mmap
 
 from tfdist.cluster.job_reports import file_stem
 
@@ -45,10 +47,20 @@ def heartbeat_file_name(task_name: str) -> str:
     return f"heartbeat-{file_stem(task_name)}"
 
 
-def pack_heartbeat(beat: Heartbeat) -> bytes:
-    """The record. Its count stands at both ends, so that a reader notices one that is being written."""
-    seconds = [beat.seconds.get(phase, 0.0) for phase in PHASES]
-    return _RECORD.pack(beat.num_beats, beat.step, PHASES.index(beat.phase), beat.since, *seconds, beat.num_beats)
+def pack_heartbeat(
+    buffer: bytearray | mmap, num_beats: int, step: int, phase: int, since: float, seconds: Sequence[float]
+) -> None:
+    """Writes a record. Its count stands at both ends, so that a reader notices one that is being written.
+
+    Args:
+        buffer: Of `RECORD_BYTES` bytes.
+        num_beats: As in `Heartbeat`.
+        step: As in `Heartbeat`.
+        phase: The number of the phase in `PHASES`.
+        since: As in `Heartbeat`.
+        seconds: Of each phase, in the order of `PHASES`.
+    """
+    _RECORD.pack_into(buffer, 0, num_beats, step, phase, since, *seconds, num_beats)
 
 
 def parse_heartbeat(record: bytes) -> Heartbeat | None:

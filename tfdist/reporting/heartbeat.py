@@ -6,20 +6,20 @@ exchanges runs while the one that trains waits for it.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import mmap
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from tfdist.cluster.heartbeats import PHASES, RECORD_BYTES, Heartbeat, heartbeat_file_name, pack_heartbeat
+from tfdist.cluster.heartbeats import PHASES, RECORD_BYTES, heartbeat_file_name, pack_heartbeat
 from tfdist.cluster.job_environment import parse_job_environment
 from tfdist.cluster.job_reports import stacks_file_name
 
 __all__ = ["count_steps", "in_phase", "start_heartbeat"]
+
+_NUMBERS = {phase: number for number, phase in enumerate(PHASES)}
 
 
 class _Heart:
@@ -27,20 +27,18 @@ class _Heart:
         self._record = record
         self._num_beats = 0
         self._since = time.monotonic()
-        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._seconds = [0.0] * len(PHASES)
         self.step = 0
-        self.phase = "outside"
-        self.enter("outside")
+        self._phase = 0
+        self.enter(0)
 
-    def enter(self, phase: str) -> str:
+    def enter(self, phase: int) -> int:
         """Begins a phase; returns the one before."""
-        before, now = self.phase, time.monotonic()
+        before, now = self._phase, time.monotonic()
         self._seconds[before] += now - self._since
-        self.phase, self._since = phase, now
+        self._phase, self._since = phase, now
         self._num_beats += 1
-        beat = Heartbeat(self._num_beats, self.step, phase, now, self._seconds)
-        with contextlib.suppress(ValueError):  # the process ends, and the mapping is closed
-            self._record[:] = pack_heartbeat(beat)
+        pack_heartbeat(self._record, self._num_beats, self.step, phase, now, self._seconds)
         return before
 
 
@@ -74,14 +72,19 @@ def count_steps(count: int) -> None:
         _heart.step += count
 
 
-@contextlib.contextmanager
-def in_phase(phase: str) -> Iterator[None]:
+class in_phase:  # noqa: N801 - used as a function
     """The block is a phase; afterwards the one before goes on."""
-    if _heart is None:
-        yield
-        return
-    before = _heart.enter(phase)
-    try:
-        yield
-    finally:
-        _heart.enter(before)
+
+    __slots__ = ("_before", "_phase")
+
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
+        self._before: int | None = None
+
+    def __enter__(self) -> None:
+        if _heart is not None:
+            self._before = _heart.enter(_NUMBERS[self._phase])
+
+    def __exit__(self, *_: object) -> None:
+        if _heart is not None and self._before is not None:
+            _heart.enter(self._before)
