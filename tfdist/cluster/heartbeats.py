@@ -48,7 +48,7 @@ def heartbeat_file_name(task_name: str) -> str:
 
 
 def pack_heartbeat(
-    buffer: bytearray | mmap, num_beats: int, step: int, phase: int, since: float, seconds: Sequence[float]
+    buffer: bytearray | mmap, num_beats: int, step: int, phase: int, since: float, *, seconds: Sequence[float]
 ) -> None:
     """Writes a record. Its count stands at both ends, so that a reader notices one that is being written.
 

@@ -38,7 +38,7 @@ class _Heart:
         self._seconds[before] += now - self._since
         self._phase, self._since = phase, now
         self._num_beats += 1
-        pack_heartbeat(self._record, self._num_beats, self.step, phase, now, self._seconds)
+        pack_heartbeat(self._record, self._num_beats, self.step, phase, now, seconds=self._seconds)
         return before
 
 

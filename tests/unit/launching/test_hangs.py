@@ -106,9 +106,9 @@ def test_many_beats_between_two_looks_share_their_time():
 
 def test_records_survive_the_file_and_half_of_one_is_none():
     record, other = bytearray(RECORD_BYTES), bytearray(RECORD_BYTES)
-    pack_heartbeat(record, 10, 2**40, 3, 12.5, [0.0, 0.0, 0.0, 3.25, 0.0, 0.0])
+    pack_heartbeat(record, 10, 2**40, 3, 12.5, seconds=[0.0, 0.0, 0.0, 3.25, 0.0, 0.0])
     assert parse_heartbeat(record) == beat("exchange", 12.5, step=2**40, exchange=3.25)
-    pack_heartbeat(other, 11, 1, 2, 1.0, [0.0] * 6)
+    pack_heartbeat(other, 11, 1, 2, 1.0, seconds=[0.0] * 6)
     half = other[:40] + record[40:]
     assert parse_heartbeat(half) is None
     assert parse_heartbeat(bytes(RECORD_BYTES)) is None
