@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -341,7 +341,8 @@ class _Job:
         watched = [task.name for task in self._state.running if task.task_type != "evaluator"]
         pids = {name: self._processes[name].pid for name in watched if name not in self._hangs}
         seen = {name: observe(self._guard.directory, name, pid) for name, pid in pids.items()}
-        self._watch, hang = look(self._watch, self._options.hangs, seen, now)
+        rules = replace(self._options.hangs, sees_all_tasks=self._options.meeting is None)
+        self._watch, hang = look(self._watch, rules, seen, now)
         if hang is None:
             return
         self.console.write_note(f"the job hangs: {hang.reason}")

@@ -28,12 +28,14 @@ class HangRules:
         floor_s: The least that a learned limit is, in a step or an exchange.
         slow_floor_s: The same for `trace`, `save` and `other`, which have work of the user's in them.
         factor: How many times the longest silence so far.
+        sees_all_tasks: Whether the tasks that are looked at are all of the job's.
     """
 
     limit_s: float | None = None
     floor_s: float = 60.0
     slow_floor_s: float = 600.0
     factor: float = 10.0
+    sees_all_tasks: bool = True
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ def look(watch: Watch, rules: HangRules, seen: Mapping[str, Seen], now: float) -
     culprits = stopped or [name for name in silent if name not in waiting]
     if not culprits and len(waiting) < len(beats):
         return watch, None  # somebody else is in a step, and not for too long yet
+    if not culprits and not rules.sees_all_tasks:
+        return watch, None  # they wait for a task of another node, and its launcher looks after it
     if not culprits:
         where = ", ".join(f"{name} at step {beats[name].step}" for name in waiting)
         reason = f"every worker waits in an exchange for {silence_s:.0f} s ({where}): nothing comes through"

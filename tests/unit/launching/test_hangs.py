@@ -66,6 +66,8 @@ def test_one_that_is_slow_and_not_too_slow_is_waited_for():
 def test_all_wait_in_an_exchange():
     hang = diagnose({"worker 0": seen("exchange", 90), "worker 1": seen("exchange", 90)}, 100)
     assert hang.culprits == ("worker 0", "worker 1")
+    elsewhere = HangRules(limit_s=5.0, sees_all_tasks=False)
+    assert diagnose({"worker 0": seen("exchange", 90)}, 1000, elsewhere) is None
     assert hang.reason.startswith("every worker waits in an exchange for 10 s (worker 0 at step 7, worker 1 at step 7)")
 
 
