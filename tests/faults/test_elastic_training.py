@@ -4,7 +4,6 @@ import collections
 import json
 import os
 import random
-import secrets
 import signal
 import subprocess
 import sys
@@ -14,72 +13,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfdist.rendezvous.membership import Rules
-from tfdist.rendezvous.server import RendezvousServer
+from tfdist.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(600)
 SCRIPT = Path(__file__).with_name("elastic_training.py")
-ROWS, BATCH, STEPS = 90, 12, 8
+ROWS, STEPS = 90, 8  # as in the script
+KILLED = -signal.SIGKILL
 
 
-class ElasticJob:
-    """Workers of an elastic job, without the launcher."""
+def elastic(directory, workers, plan, *, fewest=1):
+    return LocalCluster(
+        workers=workers,
+        fewest_workers=fewest,
+        script=SCRIPT,
+        args=[str(directory), json.dumps(plan)],
+        env={"TF_CPP_MIN_LOG_LEVEL": "2"},
+        time_limit_s=400,
+    )
 
-    def __init__(self, directory, workers, plan, *, fewest=1, most=None):
-        self.directory, self.plan = directory, plan
-        self.secret = secrets.token_hex(16)
-        self.most = most or workers
-        self.fewest = fewest
-        self.server = RendezvousServer(Rules(fewest, self.most, 120.0, 60.0), self.secret)
-        self.processes = []
-        for index in range(workers):
-            self.start(index)
 
-    def start(self, index):
-        name = f"worker {index}"
-        env = {
-            **os.environ,
-            "TFDIST_RENDEZVOUS": self.server.address,
-            "TFDIST_ELASTIC_WORKERS": f"{self.fewest}:{self.most}",
-            "TFDIST_JOB_ID": "test",
-            "TFDIST_REPORT_DIR": str(self.directory),
-            "TFDIST_TASK": name,
-            "TFDIST_JOB_SECRET": self.secret,
-            "TF_CPP_MIN_LOG_LEVEL": "2",
-            "TF_NUM_INTRAOP_THREADS": "1",
-        }
-        log = open(self.directory / f"log {name} {len(self.processes)}", "wb")  # noqa: SIM115
-        process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(self.directory), json.dumps(self.plan)],
-            env=env,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-        log.close()
-        self.processes.append(process)
-        return process
+def wait_for_step(cluster, directory, step):
+    cluster.wait_for(lambda: max(read_steps(directory), default=-1) >= step, f"step {step}")
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        self.server.close()
-
-    def logs(self):
-        return "\n\n".join(f"== {path.name}\n{path.read_text()[-5000:]}" for path in self.directory.glob("log *"))
-
-    def wait_for_step(self, step, limit_s=120):
-        until = time.monotonic() + limit_s
-        while max(read_steps(self.directory), default=-1) < step:
-            assert time.monotonic() < until, self.logs()
-            time.sleep(0.02)
-
-    def end(self, processes, limit_s=240):
-        for process in processes:
-            assert process.wait(limit_s) == 0, self.logs()
+def stderr_of(results):
+    return "\n".join(each.stderr for each in results.values())
 
 
 def read_steps(directory):
@@ -138,8 +96,8 @@ def assert_equal_to(undisturbed, directory, count, *, with_history=True):
 
 @pytest.mark.campaign
 def test_undisturbed(tmp_path, undisturbed):
-    with ElasticJob(tmp_path, 3, {}) as job:
-        job.end(job.processes)
+    with elastic(tmp_path, 3, {}) as cluster:
+        cluster.join()
     assert_ledger_is_exact(tmp_path, 6)
     assert_equal_to(undisturbed, tmp_path, 3)
 
@@ -147,10 +105,9 @@ def test_undisturbed(tmp_path, undisturbed):
 def test_workers_are_killed_between_steps(tmp_path, undisturbed):
     """The first member, the second and another one: the logs, too, are those of one device."""
     kills = {"worker 0": 11, "worker 1": 12, "worker 2": 27}
-    with ElasticJob(tmp_path, 4, {"kills": kills}) as job:
-        job.end([job.processes[3]])
-        for process in job.processes[:3]:
-            assert process.wait(10) == -signal.SIGKILL, job.logs()
+    with elastic(tmp_path, 4, {"kills": kills}) as cluster:
+        results = cluster.join(check=False)
+        assert [each.returncode for each in results.values()] == [KILLED, KILLED, KILLED, 0], cluster.describe()
     assert_ledger_is_exact(tmp_path, 6)
     assert_equal_to(undisturbed, tmp_path, 1)
     assert {round for rounds in read_steps(tmp_path).values() for round in rounds} == {0, 1, 2, 3}
@@ -159,47 +116,47 @@ def test_workers_are_killed_between_steps(tmp_path, undisturbed):
 @pytest.mark.parametrize("sgd", [True, pytest.param(False, marks=pytest.mark.campaign)])
 def test_workers_are_killed_at_random(tmp_path, undisturbed, sgd):
     """The chief included. A step may be interrupted; logs may lack the rows that a lost worker had in one step."""
-    with ElasticJob(tmp_path, 4, {"sleep_s": 0.05, "sgd": sgd}) as job:
-        for number, index in enumerate(random.sample(range(4), 2)):
-            job.wait_for_step(6 + 14 * number + random.randrange(8))
+    victims = random.sample(range(4), 2)
+    with elastic(tmp_path, 4, {"sleep_s": 0.05, "sgd": sgd}) as cluster:
+        for number, index in enumerate(victims):
+            wait_for_step(cluster, tmp_path, 6 + 14 * number + random.randrange(8))
             time.sleep(random.random() * 0.1)
-            job.processes[index].send_signal(signal.SIGKILL)
-            assert job.processes[index].wait(10) == -signal.SIGKILL
-        survivors = [process for process in job.processes if process.poll() is None]
-        job.end(survivors)
-        assert "goes on with 3 of 4 members" in job.logs()
-        assert "goes on with 2 of 3 members" in job.logs()
+            cluster.kill(f"worker {index}")
+            assert cluster.returncode(f"worker {index}") == KILLED
+        results = cluster.join(*(f"worker {index}" for index in range(4) if index not in victims))
+    assert "goes on with 3 of 4 members" in stderr_of(results)
+    assert "goes on with 2 of 3 members" in stderr_of(results)
     assert_ledger_is_exact(tmp_path, 6)
     if sgd:
         assert_equal_to(undisturbed, tmp_path, 2, with_history=False)
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(3000)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("round", range(30))
 def test_thirty_random_kills(tmp_path, undisturbed, round):
     """Any worker of three or four, at any moment of training: the others end with the weights of one device."""
     draw = random.Random(round)
     workers = draw.choice([3, 4])
-    with ElasticJob(tmp_path, workers, {"sleep_s": 0.02}) as job:
-        job.wait_for_step(draw.randrange(1, 44))
+    victim = f"worker {draw.randrange(workers)}"
+    with elastic(tmp_path, workers, {"sleep_s": 0.02}) as cluster:
+        wait_for_step(cluster, tmp_path, draw.randrange(1, 44))
         time.sleep(draw.random() * 0.1)
-        victim = job.processes[draw.randrange(workers)]
-        victim.send_signal(signal.SIGKILL)
-        assert victim.wait(10) == -signal.SIGKILL
-        job.end([process for process in job.processes if process is not victim])
-        assert f"goes on with {workers - 1} of {workers} members" in job.logs()
+        cluster.kill(victim)
+        assert cluster.returncode(victim) == KILLED
+        results = cluster.join(*(name for name in cluster.task_names if name != victim))
+    assert f"goes on with {workers - 1} of {workers} members" in stderr_of(results)
     assert_ledger_is_exact(tmp_path, 6)
     assert_equal_to(undisturbed, tmp_path, workers - 1, with_history=False)
 
 
 def test_from_four_to_two_to_three(tmp_path, undisturbed):
     kills = {"worker 1": 4, "worker 3": 4}
-    with ElasticJob(tmp_path, 4, {"members": 3, "kills": kills}, fewest=2) as job:
-        for index in (1, 3):
-            assert job.processes[index].wait(120) == -signal.SIGKILL
-        job.start(1)
-        job.end([job.processes[0], job.processes[2], job.processes[4]])
+    with elastic(tmp_path, 4, {"members": 3, "kills": kills}, fewest=2) as cluster:
+        for victim in kills:
+            cluster.wait_for(lambda victim=victim: cluster.returncode(victim) == KILLED, f"the end of {victim}")
+        cluster.restart("worker 1")
+        cluster.join("worker 0", "worker 1", "worker 2")
     assert_ledger_is_exact(tmp_path, 6)
     assert_equal_to(undisturbed, tmp_path, 3)
     sizes = [sizes_by_round[max(sizes_by_round)] for sizes_by_round in read_sizes(tmp_path)]

@@ -36,14 +36,14 @@ class Column:
 
     def tasks(self) -> list[str]:
         """The names under which tasks write results."""
-        if kind_of(self.name) == "multi":
+        if kind_of(self.name) in ("multi", "elastic"):
             return [f"worker-{i}" for i in range(self.workers)]
         return ["chief"] if self.ps else [self.name]
 
     def run(self, cases: list[Case]) -> None:
         """Runs cases, in an order that puts those that expect an error last."""
         began = time.monotonic()
-        remaining = [case.name for case in sorted(cases, key=lambda case: kind_of(self.name) in case.errors)]
+        remaining = [case.name for case in sorted(cases, key=lambda case: case.error_of(self.name) is not None)]
         while remaining:
             self.starts += 1
             last = self._start(remaining)
@@ -54,6 +54,7 @@ class Column:
         """Starts the job once. Returns the last case that it began."""
         with LocalCluster(
             workers=self.workers,
+            fewest_workers=self.workers if self.name == "elastic" else None,
             ps=self.ps,
             script=_PROGRAM,
             args=["--strategy", kind_of(self.name), "--cases", ",".join(names), "--out", str(self.directory)],

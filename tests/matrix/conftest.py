@@ -38,7 +38,7 @@ def pytest_terminal_summary(terminalreporter):
     for name, column in _columns.items():
         kind = kind_of(name)
         run = [case for case in table.values() if column.result(case.name).values or column.result(case.name).errors]
-        errors = sum(kind in case.errors for case in run)
+        errors = sum(case.error_of(name) is not None for case in run)
         absent = {case.name: case.not_applicable[kind] for case in table.values() if kind in case.not_applicable}
         left_out = {case.name: case.left_out[kind] for case in table.values() if kind in case.left_out}
         terminalreporter.write_line(

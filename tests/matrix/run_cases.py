@@ -36,6 +36,8 @@ def make_strategy(kind):
     if kind == "multi":
         config = tfdist.cluster_config()
         return tfdist.multi_worker_mirrored_strategy(), f"worker-{config.worker_index}"
+    if kind == "elastic":
+        return tfdist.multi_worker_mirrored_strategy(), os.environ["TFDIST_TASK"].replace(" ", "-")
     return tfdist.parameter_server_strategy(), "chief"
 
 
@@ -73,7 +75,7 @@ def run_one(case, strategy, task, out, first_seed):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--strategy", choices=["single", "mirrored", "multi", "ps"], required=True)
+    parser.add_argument("--strategy", choices=["single", "mirrored", "multi", "elastic", "ps"], required=True)
     parser.add_argument("--cases", required=True)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()

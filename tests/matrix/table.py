@@ -30,6 +30,7 @@ STRATEGIES: dict[str, tuple[int, int]] = {
     "mirrored": (1, 0),
     "multi": (2, 0),
     "multi3": (3, 0),
+    "elastic": (2, 0),
     "ps": (2, 1),
     "ps2": (2, 2),
 }
@@ -47,7 +48,7 @@ class Case:
         seed: Set before it runs; None leaves TensorFlow's seed as the factory set it.
         wide: Whether it also runs with 3 workers and with 2 parameter servers.
         expected: Right values, which every strategy and the single device must give.
-        errors: Column kind (`mirrored`, `multi`, `ps`) -> pattern of the clear error that is right there.
+        errors: Column kind (`mirrored`, `multi`, `elastic`, `ps`) -> pattern of the clear error that is right there.
         not_applicable: Column kind -> why there is nothing to compare.
         left_out: Column kind -> the known fault of tfdist for which the cell is left out; printed with the sum.
         loss_falls: Whether the last epoch's loss must lie below the first's, also under parameter servers.
@@ -67,9 +68,16 @@ class Case:
 
     def columns(self) -> list[str]:
         """The strategies under which it runs."""
-        narrow = ["mirrored", "multi", "ps"]
+        narrow = ["mirrored", "multi", "elastic", "ps"]
         absent = {*self.not_applicable, *self.left_out}
+        absent |= {"elastic"} if "multi" in absent else set()
         return [c for c in (list(STRATEGIES) if self.wide else narrow) if kind_of(c) not in absent]
+
+    def error_of(self, column: str) -> str | None:
+        """The pattern of the clear error that is right in a column; `None` where the numbers are compared."""
+        kind = kind_of(column)
+        # An elastic job is one of several workers, unless a row says something else of it.
+        return self.errors.get(kind, self.errors.get("multi") if kind == "elastic" else None)
 
 
 def kind_of(column: str) -> str:

@@ -30,6 +30,7 @@ __all__ = ["ElasticTransport", "MembershipChangedError", "enter_job"]
 
 _TRIES = 5
 _FORMING_LIMIT = TimeLimit(15.0, "the time in which members of a new group connect")
+_MOST_FRUITLESS = 20  # groups in a row that were formed and made no exchange: more than losses explain
 _NO_STATE = -1
 _Result = TypeVar("_Result", bound=Sequence[Array])
 
@@ -81,6 +82,7 @@ class ElasticTransport:
         self._last: Sequence[Array] = ()
         self._received: Sequence[Array] | None = None
         self._message = b""
+        self._num_fruitless = 0
         self.number = -1
         self.members: tuple[str, ...] = (client.process,)
         self.rank = 0
@@ -159,6 +161,9 @@ class ElasticTransport:
             result: Sequence[Array] = act(self._transport)
         except (PeerLostError, TimeLimitError) as error:
             logging.warning("%s", error)
+            self._num_fruitless += 1
+            if self._num_fruitless > _MOST_FRUITLESS:
+                raise
             began = time.monotonic()
             lost_of = self.members
             self._regroup(at_boundary=False)
@@ -172,7 +177,7 @@ class ElasticTransport:
             if self._received is None:
                 raise MembershipChangedError("The members of the job have changed.") from error
             result = self._received
-        self._last = result
+        self._last, self._num_fruitless = result, 0
         return result
 
     def _regroup(self, *, at_boundary: bool, message: bytes = b"", limit_s: float | None = None) -> bool:

@@ -94,7 +94,8 @@ class _ElasticStepFunction:
             self._group, lambda: self._traced_sum(outcome), exchange=exchange, undo=self._follow_members
         )
         self._states = states
-        _assign_states(self._model, states if self._group.rank == 0 else [tf.zeros_like(v) for v in states])
+        self._is_first = self._group.rank == 0  # it may have become so within the sum
+        _assign_states(self._model, states if self._is_first else [tf.zeros_like(v) for v in states])
         return self._one_step.logs_of(states, means)
 
     def _follow_members(self) -> None:

@@ -65,6 +65,15 @@ def elastic_strategy(elastic: ElasticEnvironment, cluster: ClusterConfig) -> Ela
         PeerLostError: The rendezvous cannot be reached, or too few workers came.
         TimeLimitError: The other workers did not come.
     """
+    if not cluster.is_local:
+        raise ArgumentError(
+            describe_problem(
+                "An elastic job takes no description of a cluster: who takes part is found out while it runs",
+                received=f"a cluster from {cluster.source}, and TFDIST_RENDEZVOUS={elastic.rendezvous}",
+                expected="no `cluster` argument and no TF_CONFIG",
+                fix="Leave it out, or start the job with a fixed number of workers: --workers N.",
+            )
+        )
     job = parse_job_environment(os.environ)
     if job is None:
         raise ArgumentError(

@@ -13,12 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tfdist.cluster.job_environment import JobEnvironment
+from tfdist.cluster.job_environment import ElasticEnvironment, JobEnvironment
 from tfdist.cluster.job_reports import file_stem
 from tfdist.launching.guard import JobGuard
-from tfdist.launching.plan import TaskPlan, build_task_env, count_ports, plan_tasks, threads_per_task
+from tfdist.launching.plan import (
+    TaskPlan,
+    build_task_env,
+    count_ports,
+    plan_elastic_tasks,
+    plan_tasks,
+    threads_per_task,
+)
 from tfdist.launching.ports import choose_free_ports
 from tfdist.launching.process import TaskProcess
+from tfdist.rendezvous.membership import Rules
+from tfdist.rendezvous.server import RendezvousServer
 
 _POLL_INTERVAL_S = 0.02
 _SHOWN_CHARACTERS = 6000
@@ -51,6 +60,7 @@ class LocalCluster:
 
     Args:
         workers: How many workers.
+        fewest_workers: For an elastic job, how few of them it may have; no task gets a TF_CONFIG then.
         ps: How many parameter servers; above 0 there is a chief, too.
         evaluator: Whether there is an evaluator.
         script: The path of a script, or source text (a string with a line break or that names no file).
@@ -63,6 +73,7 @@ class LocalCluster:
         self,
         *,
         workers: int = 1,
+        fewest_workers: int | None = None,
         ps: int = 0,
         evaluator: bool = False,
         script: str | Path,
@@ -70,8 +81,12 @@ class LocalCluster:
         env: Mapping[str, str] | None = None,
         time_limit_s: float = 120.0,
     ):
-        ports = choose_free_ports(count_ports(workers, ps))
-        self._plans = {plan.name: plan for plan in plan_tasks(workers, ps, evaluator, ports)}
+        if fewest_workers is None:
+            plans = plan_tasks(workers, ps, evaluator, choose_free_ports(count_ports(workers, ps)))
+        else:
+            plans = plan_elastic_tasks(workers)
+        self._fewest, self._most = fewest_workers, workers
+        self._plans = {plan.name: plan for plan in plans}
         self._num_threads = threads_per_task(len(os.sched_getaffinity(0)), workers, len(self._plans))
         self._script, self._args, self._env = script, list(args), {**os.environ, **(env or {})}
         self._time_limit_s = time_limit_s
@@ -85,7 +100,12 @@ class LocalCluster:
             path = self.directory / "script.py"
             path.write_text(textwrap.dedent(self._script))
             self._script = path
+        self._elastic: ElasticEnvironment | None = None
         try:
+            if self._fewest is not None:
+                rendezvous = RendezvousServer(Rules(self._fewest, self._most), self._guard.secret)
+                self._stack.callback(rendezvous.close)
+                self._elastic = ElasticEnvironment(rendezvous.address, self._fewest, self._most)
             for name in self._plans:
                 self.start(name)
         except BaseException:
@@ -122,7 +142,7 @@ class LocalCluster:
         """Starts a task that does not run."""
         plan: TaskPlan = self._plans[name]
         job = JobEnvironment(self._guard.job_id, str(self.directory), name, self._guard.secret)
-        env = build_task_env(plan, job, self._env, self._num_threads)
+        env = build_task_env(plan, job, self._env, self._num_threads, self._elastic)
         with self._log(name, "stdout").open("ab") as stdout, self._log(name, "stderr").open("ab") as stderr:
             process = TaskProcess([sys.executable, "-u", str(self._script), *self._args], env, stdout, stderr)
         self._processes[name] = process
