@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import keras
 import numpy as np
 from table import add_case, case
@@ -324,7 +326,7 @@ def exported(strategy):
         model.compile("sgd", "mse")
     model.fit(dataset(x, y), verbose=0)
     fixed_weights(model)
-    path = case_directory() / "exported"
+    path = case_directory() / f"exported-{os.getpid()}"  # unlike save, every worker writes what it exports
     model.export(path, verbose=False)
     loaded = tf.saved_model.load(str(path))
     return as_arrays("always/served", loaded.serve(x))
