@@ -16,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from tfdist.errors import TfdistError, TimeLimitError, describe_problem
-from tfdist.keras_compat.managed_strategies import cluster_of, is_chief, is_managed, worker_position
+from tfdist.keras_compat.managed_strategies import cluster_of, elastic_group, is_chief, is_managed, worker_position
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.private_names import (
     get_key_value,
@@ -43,7 +43,7 @@ def _make_once_per_job(original: Any) -> Any:
             return original(model, filepath, *args, **kwargs)
         path = os.path.abspath(os.fspath(filepath))
         if not is_chief(strategy):
-            if _wait_for_chief(path, cluster_of(strategy).task_name):
+            if _wait_for_chief(strategy, path):
                 return None
             return original(model, filepath, *args, **kwargs)
         problem = ""
@@ -53,7 +53,7 @@ def _make_once_per_job(original: Any) -> Any:
             problem = f"{type(error).__name__}: {error}"
             raise
         finally:
-            _announce(path, problem)
+            _announce(strategy, path, problem)
 
     return save
 
@@ -62,13 +62,30 @@ def _key(number: int) -> str:
     return f"tfdist/saved/{number}"
 
 
-def _announce(path: str, problem: str) -> None:
+def _announce(strategy: tf.distribute.Strategy, path: str, problem: str) -> None:
     global _num_announced  # noqa: PLW0603 - counts the saves of this process, as its coordination service does
-    set_key_value(_key(_num_announced), json.dumps({"path": path, "problem": problem}))
+    key, value = _key(_num_announced), json.dumps({"path": path, "problem": problem})
     _num_announced += 1
+    group = elastic_group(strategy)
+    if group is None:
+        set_key_value(key, value)
+    else:
+        group.client.set(key, value)
 
 
-def _wait_for_chief(path: str, task_name: str) -> bool:
+def _announced(strategy: tf.distribute.Strategy, number: int, limit_s: float) -> Any:
+    """The announcement of a save; `None` if it has not come at the limit."""
+    group = elastic_group(strategy)
+    if group is not None:
+        value = group.client.get(_key(number), limit_s)
+        return None if value is None else json.loads(value)
+    try:
+        return json.loads(get_key_value(_key(number), limit_s))
+    except (tf.errors.DeadlineExceededError, tf.errors.NotFoundError):
+        return None
+
+
+def _wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> bool:
     """Waits for the chief's next save.
 
     Saves that the chief made alone, to other paths, are passed over if one to this path follows them.
@@ -77,19 +94,11 @@ def _wait_for_chief(path: str, task_name: str) -> bool:
         Whether it was to the same path. If not, this worker saves to a place of its own.
     """
     global _num_announced  # noqa: PLW0603
-    announced = None
     limit_s = float(os.environ.get(SAVE_TIMEOUT_S, _DEFAULT_SAVE_TIMEOUT_S))
-    try:
-        announced = json.loads(get_key_value(_key(_num_announced), limit_s))
-        _num_announced += 1
-        passed_over = 0
-        while announced["path"] != path:
-            passed_over += 1
-            announced = json.loads(get_key_value(_key(_num_announced + passed_over - 1), 0.001))
-        _num_announced += passed_over
-    except (tf.errors.DeadlineExceededError, tf.errors.NotFoundError) as error:
-        if announced is not None:
-            return False
+    announced = _announced(strategy, _num_announced, limit_s)
+    if announced is None:
+        group = elastic_group(strategy)
+        task_name = cluster_of(strategy).task_name if group is None else group.client.process
         raise TimeLimitError(
             describe_problem(
                 f"{task_name} waited for the chief to save the model",
@@ -97,7 +106,15 @@ def _wait_for_chief(path: str, task_name: str) -> bool:
                 expected=f"every worker to call save, the chief within {SAVE_TIMEOUT_S}={limit_s:g} seconds",
                 fix="Call save on all workers, or on the chief alone.",
             )
-        ) from error
+        )
+    _num_announced += 1
+    passed_over = 0
+    while announced["path"] != path:
+        passed_over += 1
+        announced = _announced(strategy, _num_announced + passed_over - 1, 0.001)
+        if announced is None:
+            return False
+    _num_announced += passed_over
     if announced["problem"]:
         raise TfdistError(
             describe_problem(
