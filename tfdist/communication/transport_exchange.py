@@ -37,7 +37,8 @@ class TransportExchange:
         """Sums tensors of numeric dtypes; see `Exchange`.
 
         `tf.IndexedSlices` are gathered: the rows of all replicas stand one after the other, in the order of the ranks.
-        Where that is more to send than the dense tensor, they are made dense first.
+        Making them dense would add up rows of one index, and an optimizer that clips by norm would see another norm
+        than one device does.
 
         Where a network is between the members, large tensors are summed in several exchanges, the last ones first: of
         gradients, which a step works out from the last layer to the first, the graph exchanges these while it works
@@ -47,7 +48,7 @@ class TransportExchange:
         sparse: list[int] = []
         dense: dict[tf.DType, list[int]] = {}
         for position, tensor in enumerate(tensors):
-            if isinstance(tensor, tf.IndexedSlices) and _is_cheaper_gathered(tensor, self.transport.num_members):
+            if isinstance(tensor, tf.IndexedSlices):
                 sparse.append(position)
             else:
                 dense.setdefault(tensor.dtype, []).append(position)
@@ -150,14 +151,3 @@ def _last_first(sizes: Sequence[int]) -> list[list[int]]:
         buckets[-1].append(k)
         filled += sizes[k]
     return buckets
-
-
-def _is_cheaper_gathered(slices: tf.IndexedSlices, num_members: int) -> bool:
-    """Whether gathering the rows of all members sends fewer bytes than summing the dense tensor."""
-    shape = tf.get_static_value(slices.dense_shape) if slices.dense_shape is not None else None
-    num_rows = slices.values.shape[0]
-    if shape is None or num_rows is None:
-        return True
-    num_bytes_a_row = slices.values.dtype.size * int(np.prod(shape[1:])) + slices.indices.dtype.size
-    gathered = (num_members - 1) * num_rows * num_bytes_a_row
-    return gathered < 2 * (num_members - 1) / num_members * int(np.prod(shape)) * slices.values.dtype.size
