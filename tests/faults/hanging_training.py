@@ -43,7 +43,7 @@ def spin_for_ever():
 def rows_that_deadlock():
     lock = threading.Lock()
     for number in range(12 * 8):
-        if IS_CULPRIT and number == 12 * LATE:
+        if KIND == "input" and IS_CULPRIT and number == 12 * LATE:
             note()
             lock.acquire()
             lock.acquire()

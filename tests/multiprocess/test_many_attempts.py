@@ -16,8 +16,9 @@ LAUNCHER = """
 import json, os, sys
 from pathlib import Path
 from tfdist.launching import executor
-from tfdist.launching.executor import JobOptions, run_job
+from tfdist.launching.executor import run_job
 from tfdist.launching.hangs import HangRules
+from tfdist.launching.job_options import JobOptions
 from tfdist.launching.lifecycle import LifecycleRules
 from tfdist.launching.restarts import RestartPolicy
 

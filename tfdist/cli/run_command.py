@@ -67,7 +67,8 @@ def execute(options: argparse.Namespace) -> int:
     Raises:
         ArgumentError: Something on the command line or in the environment cannot be used as it is.
     """
-    from tfdist.launching.executor import JobOptions, run_job
+    from tfdist.launching.executor import run_job
+    from tfdist.launching.job_options import JobOptions
     from tfdist.launching.lifecycle import LifecycleRules
     from tfdist.launching.restarts import RestartPolicy
 
@@ -88,7 +89,7 @@ def execute(options: argparse.Namespace) -> int:
             evaluator_grace_s=read_seconds("--evaluator-grace-s", options.evaluator_grace_s),
             stop_grace_s=read_seconds("--stop-grace-s", options.stop_grace_s),
         ),
-        hangs=_read_hangs(options.hang_timeout_s),
+        hangs=_read_hangs(options.hang_timeout_s, sees_all_tasks=meeting is None),
         restarts=RestartPolicy(
             max_restarts=read_whole_number("--max-restarts", options.max_restarts, minimum=0),
             max_preemptions=read_whole_number(
@@ -149,12 +150,13 @@ def _read_meeting(options: argparse.Namespace) -> Meeting | None:
     return Meeting(options.rendezvous, options.job, fewest, most)
 
 
-def _read_hangs(text: str) -> HangRules:
+def _read_hangs(text: str, *, sees_all_tasks: bool) -> HangRules:
     from tfdist.launching.hangs import HangRules
 
-    if text in ("auto", "0"):
-        return HangRules(None if text == "auto" else 0.0)
-    return HangRules(read_seconds("--hang-timeout-s", text, unit="auto, 0, or a number of seconds", example="120"))
+    limit_s: float | None = None if text == "auto" else 0.0
+    if text not in ("auto", "0"):
+        limit_s = read_seconds("--hang-timeout-s", text, unit="auto, 0, or a number of seconds", example="120")
+    return HangRules(limit_s, sees_all_tasks=sees_all_tasks)
 
 
 def _log_dir(text: str | None) -> Path | None:

@@ -55,8 +55,9 @@ def execute(options: argparse.Namespace) -> int:
         ArgumentError: Something on the command line or in the environment cannot be used as it is.
     """
     from tfdist.cluster.job_environment import VerifyEnvironment
-    from tfdist.launching.executor import JobOptions, run_job
+    from tfdist.launching.executor import run_job
     from tfdist.launching.hangs import HangRules
+    from tfdist.launching.job_options import JobOptions
     from tfdist.launching.lifecycle import LifecycleRules
     from tfdist.launching.restarts import RestartPolicy
 

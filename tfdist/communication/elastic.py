@@ -56,6 +56,7 @@ class ElasticTransport:
         start_limit_s: How long to wait for the first round.
 
     Attributes:
+        client: What asks the rendezvous.
         number: Of the present round; -1 before the first.
         members: Their names, by rank.
         is_newcomer: Whether the job had begun before this process, which has not been taken in yet.
@@ -72,7 +73,7 @@ class ElasticTransport:
         regroup_limit_s: float,
         start_limit_s: float,
     ) -> None:
-        self._client = client
+        self.client = client
         self._listen = listen
         self._connect = connect
         self._regroup_limit_s = regroup_limit_s
@@ -97,11 +98,6 @@ class ElasticTransport:
     def crosses_network(self) -> bool:
         """See `Transport`."""
         return self._transport is not None and self._transport.crosses_network
-
-    @property
-    def client(self) -> RendezvousClient:
-        """What asks the rendezvous."""
-        return self._client
 
     def start(self) -> None:
         """Takes part in the first round. Collective: every process that is not a newcomer calls it."""
@@ -189,7 +185,7 @@ class ElasticTransport:
             listener, address = self._listen()
             with contextlib.closing(listener):
                 position = (_NO_STATE if self.is_newcomer else self._operation, int(at_boundary))
-                group = self._client.ask(
+                group = self.client.ask(
                     address, position, at_boundary=at_boundary, limit_s=limit_s or self._regroup_limit_s
                 )
                 try:
@@ -202,7 +198,7 @@ class ElasticTransport:
             return all(flag for _, flag in group.positions)
         raise TimeLimitError(
             describe_problem(
-                f"{self._client.process} could not form a new group with the other members",
+                f"{self.client.process} could not form a new group with the other members",
                 received=f"{_TRIES} attempts that failed, the last one with: {problem}",
                 expected="members that stay while a group is formed",
                 fix="Look at the logs of the other tasks; with --max-restarts the job is started again.",

@@ -47,7 +47,7 @@ class _ElasticStepFunction:
         self._step = step
         self._group = elastic_group(self._strategy)
         assert self._group is not None
-        self._traced_for: tuple[int, int] | None = None
+        self._traced_for: int | None = None  # a round
         self._is_first = self._group.rank == 0
         self.reset()
 
@@ -101,9 +101,8 @@ class _ElasticStepFunction:
     def _follow_members(self) -> None:
         """Prepares for the members that there are now."""
         assert self._group is not None
-        members = (self._group.number, self._group.num_members)
-        if self._traced_for != members:
-            self._traced_for = members
+        if self._traced_for != self._group.number:
+            self._traced_for = self._group.number
             self._one_step = SynchronousStep(self._model, self._step)
 
             @_no_autograph
@@ -171,15 +170,14 @@ def make_predict_function(model: Any) -> Callable[[list[Any]], Any]:
     strategy = model.distribute_strategy
     group = elastic_group(strategy)
     assert group is not None
-    steps: dict[tuple[int, int], Callable[[Any], Any]] = {}
+
+    @functools.lru_cache(maxsize=1)
+    def step_of_round(_: int) -> Callable[[Any], Any]:
+        step = make_predict_step(model)
+        return step if model.run_eagerly else tf.function(step, reduce_retracing=True)
 
     def one_step(batch: Any) -> Any:
-        members = (group.number, group.num_members)
-        if members not in steps:
-            step = make_predict_step(model)
-            steps.clear()
-            steps[members] = step if model.run_eagerly else tf.function(step, reduce_retracing=True)
-        return steps[members](split_for_this_worker(strategy, batch))
+        return step_of_round(group.number)(split_for_this_worker(strategy, batch))
 
     def function(elements: list[Any]) -> Any:
         exchange: Any = exchange_of(strategy)

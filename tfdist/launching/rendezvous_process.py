@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tfdist
 from tfdist.cluster.job_environment import JOB_ID, JOB_SECRET
@@ -67,7 +68,7 @@ class RendezvousProcess:
         )
         guard.add(self._process)
         self._unread = b""
-        self._said: list[dict[str, object]] = []
+        self._said: list[dict[str, Any]] = []
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         until = time.monotonic() + _START_LIMIT_S
@@ -91,7 +92,7 @@ class RendezvousProcess:
         """The rounds that were formed since the last call: their numbers and members."""
         self._read()
         said, self._said = self._said, []
-        return [(int(str(each["round"])), tuple(map(str, each["members"]))) for each in said]  # type: ignore[call-overload]
+        return [(each["round"], tuple(each["members"])) for each in said]
 
     def _read(self) -> None:
         assert self._process.stdout is not None

@@ -30,7 +30,6 @@ class Group:
         members: Their names, by rank.
         addresses: Where they are reached.
         positions: How far they had come when they asked.
-        num_old: How many, the first ones, were members before; 0 in the first round.
         rank: This process's.
     """
 
@@ -38,7 +37,6 @@ class Group:
     members: tuple[str, ...]
     addresses: tuple[str, ...]
     positions: tuple[tuple[int, ...], ...]
-    num_old: int
     rank: int
 
 
@@ -105,7 +103,6 @@ class RendezvousClient:
             members=members,
             addresses=tuple(map(str, answer["addresses"])),
             positions=tuple(tuple(map(int, each)) for each in answer["positions"]),
-            num_old=int(answer["num_old"]),
             rank=members.index(self.process),
         )
 

@@ -62,13 +62,11 @@ class Round:
         number: From 0.
         members: The processes, by rank.
         asked: What they asked with, by process.
-        num_old: How many of them, the first ones, were members of the round before.
     """
 
     number: int
     members: tuple[str, ...]
     asked: Mapping[str, Asked]
-    num_old: int
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def decide(state: Membership, now: float) -> tuple[Membership, Verdict]:
         return _decide_first(state, now)
     there = [name for name in state.members if name in state.present]
     waiting = [name for name in there if name in state.asked]
-    if not there and state.members:
+    if not there:
         return state, Verdict(failure="every member of the job is gone")
     if not waiting:
         return state, Verdict()
@@ -163,7 +161,7 @@ def decide(state: Membership, now: float) -> tuple[Membership, Verdict]:
             failure=f"{gone} of {len(state.members)} members are gone: {len(members)} are left, and the job needs at "
             f"least {state.rules.fewest}"
         )
-    return _form(state, members, len(waiting))
+    return _form(state, members)
 
 
 def _decide_first(state: Membership, now: float) -> tuple[Membership, Verdict]:
@@ -174,7 +172,7 @@ def _decide_first(state: Membership, now: float) -> tuple[Membership, Verdict]:
     is_late = now - first >= state.rules.latecomer_limit_s
     if is_complete or (is_late and len(state.asked) >= state.rules.fewest):
         members = tuple(name for name in state.present if name in state.asked)[: state.rules.most]
-        return _form(state, members, 0)
+        return _form(state, members)
     if is_late:
         return state, Verdict(
             failure=f"{len(state.asked)} members came within {state.rules.latecomer_limit_s:g} s, and the job needs at "
@@ -183,7 +181,7 @@ def _decide_first(state: Membership, now: float) -> tuple[Membership, Verdict]:
     return state, Verdict()
 
 
-def _form(state: Membership, members: tuple[str, ...], num_old: int) -> tuple[Membership, Verdict]:
-    formed = Round(state.number, members, {name: state.asked[name] for name in members}, num_old)
+def _form(state: Membership, members: tuple[str, ...]) -> tuple[Membership, Verdict]:
+    formed = Round(state.number, members, {name: state.asked[name] for name in members})
     asked = {name: each for name, each in state.asked.items() if name not in members}
     return replace(state, members=members, asked=asked, number=state.number + 1), Verdict(formed)

@@ -181,7 +181,6 @@ class RendezvousServer:
             "members": list(formed.members),
             "addresses": [formed.asked[name].address for name in formed.members],
             "positions": [list(formed.asked[name].position) for name in formed.members],
-            "num_old": formed.num_old,
         }
         connection.send_json(_MESSAGE, answer)
 

@@ -121,7 +121,7 @@ def elastic_strategy(elastic: ElasticEnvironment, cluster: ClusterConfig) -> Ela
 def _process_name(task_name: str, elastic: ElasticEnvironment) -> str:
     """A name that no other process of the job ever has."""
     node = f" on {os.uname().nodename}" if elastic.job else ""
-    return f"{task_name}{node} ({secrets.token_hex(2 if not node else 4)})"
+    return f"{task_name}{node} ({secrets.token_hex(4)})"
 
 
 def _agree_on_seed(strategy: tf.distribute.Strategy, group: ElasticTransport) -> None:
