@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -107,7 +108,7 @@ def test_a_node_of_another_job_or_without_the_secret_is_turned_away(tmp_path):
     first = start_node(tmp_path, address, {"members": 2}, "--start-timeout-s", "5")
     strangers = []
     try:
-        time.sleep(3)
+        wait_until_somebody_listens(port)
         strangers = [start_node(tmp_path, address, {}, job="other"), start_node(tmp_path, address, {}, secret="wrong")]
         for stranger in strangers:
             said, _ = stranger.communicate(timeout=120)
@@ -118,6 +119,16 @@ def test_a_node_of_another_job_or_without_the_secret_is_turned_away(tmp_path):
             node.kill()
             node.wait()
             node.stdout.close()
+
+
+def wait_until_somebody_listens(port):
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 5).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < until
+            time.sleep(0.1)
 
 
 def test_nodes_need_a_secret_and_a_rendezvous(tmp_path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from tfdist.callbacks.agreed_run import agree_on_run
 from tfdist.callbacks.callback_states import keep_csv_rows
 from tfdist.callbacks.fit_state import FitState, ModelFacts, capture_fit, restore_fit, restore_model
 from tfdist.callbacks.questions import steps_to_next_question
 from tfdist.callbacks.step_marker import StepMarker
 from tfdist.callbacks.stop_signals import StopSignals
+from tfdist.callbacks.worker_store import WorkerStore
 from tfdist.checkpointing.retention import Retention
 from tfdist.checkpointing.schedule import SaveSchedule, answer_by_clock, decide_save
 from tfdist.errors import ArgumentError, CheckpointError, describe_problem
@@ -29,7 +27,7 @@ from tfdist.keras_compat.agreement import any_worker, numbers_of_all_workers
 from tfdist.keras_compat.fit_watch import FitCall, FitWatcher
 from tfdist.keras_compat.input_position import WatchedEpochs
 from tfdist.keras_compat.installation import install
-from tfdist.keras_compat.managed_strategies import elastic_group, is_managed, num_replicas, worker_position
+from tfdist.keras_compat.managed_strategies import is_managed
 from tfdist.keras_compat.private_names import epoch_logs, model_strategy, set_initial_epoch
 from tfdist.reporting.events import report_event
 from tfdist.reporting.heartbeat import count_steps, in_phase
@@ -42,10 +40,6 @@ install()
 
 #: How long a save that is in flight may go on when `fit` has failed on this worker, in seconds.
 _GRACE_AFTER_ERROR_S = 5.0
-
-#: How long the chief waits for the parts of other workers. One that is lost sends none; the others of an elastic job
-#: then wait for the chief, and put it out at their limit.
-_PART_TIMEOUT_S, _ELASTIC_PART_TIMEOUT_S = 300.0, 30.0
 
 #: How many calls of `fit` have ended in this process, for each directory. One that failed is made again.
 _num_fits: dict[str, int] = {}
@@ -130,7 +124,6 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._exit_status = exit_status
         self._asks = bool(signals) or self._schedule.needs_clock
         self._call: FitCall | None = None
-        self._store: Any = None
         CheckpointStore(self._directory, compression=compression)  # refuses what it cannot take
         install()
 
@@ -138,22 +131,19 @@ class FaultTolerantCheckpoint(FitWatcher):
         """Chooses the checkpoint to go on from. Collective: all workers agree on it."""
         self._strategy = model_strategy(call.model)
         self._stack = contextlib.ExitStack()
-        self._store = None
         _refuse_foreign_strategy(self._strategy)
         self._call = call
-        self._group = elastic_group(self._strategy)
-        self._task, self._num_tasks = (0, 1) if self._strategy is None else worker_position(self._strategy)
+        self._worker = WorkerStore(
+            self._strategy, self._directory, retention=self._retention, compression=self._compression
+        )
         self._number = _num_fits.get(self._directory, 0)
         self._stack.enter_context(self._signals.listening())
         self._reset()
-        self._stack.callback(self._close_store)
-        if self._group is not None and self._group.is_newcomer:
+        self._stack.callback(self._close_worker)
+        if self._worker.is_newcomer:
             self._resumption = None  # `on_train_begin` knows more: the model's variables are not all there yet
             return
-        agreed = agree_on_run(self._strategy, self._make_store)
-        self._store, self._run = agreed.store, agreed.run
-        self._round = -1 if self._group is None else self._group.number
-        self._resumption = self._choose(agreed.chosen)
+        self._resumption = self._choose(self._worker.agree())
         self._go_on_from_resumption()
 
     def _go_on_from_resumption(self) -> None:
@@ -162,7 +152,7 @@ class FaultTolerantCheckpoint(FitWatcher):
             for logger, append in keep_csv_rows(self._present_call.callbacks):
                 self._stack.callback(setattr, logger, "append", append)
         seed = None if resumption is None else resumption.state.agreed_seed
-        if resumption is not None or self._num_tasks == 1:
+        if resumption is not None or self._worker.num_tasks == 1:
             job_seed.use(seed)
 
     def _reset(self) -> None:
@@ -179,71 +169,28 @@ class FaultTolerantCheckpoint(FitWatcher):
         self._logs: dict[str, Any] | None = None
         self._facts: ModelFacts | None = None
         self._is_told_of_generator = False
-        self._told_step = -1
         self._welcomed_until: int | None = None
-
-    def _make_store(self, run: str) -> CheckpointStore:
-        strategy = self._strategy
-        return CheckpointStore(
-            self._directory,
-            task=self._task,
-            num_tasks=self._num_tasks,
-            run=run,
-            retention=self._retention,
-            compression=self._compression,
-            part_timeout_s=_PART_TIMEOUT_S if self._group is None else _ELASTIC_PART_TIMEOUT_S,
-            cluster={
-                "strategy": "none" if strategy is None else type(strategy).__name__,
-                "workers": self._num_tasks,
-                "replicas": 1 if strategy is None else num_replicas(strategy),
-            },
-        )
-
-    def _follow_members(self) -> None:
-        """Makes another store where the members of an elastic job have changed: each writes a part of a checkpoint."""
-        if self._group is None or self._group.number == self._round:
-            return
-        self._leave_store()
-        self._round = self._group.number
-        self._task, self._num_tasks = self._group.rank, self._group.num_members
-        self._store = self._make_store(self._run_of_round())
-
-    def _run_of_round(self) -> str:
-        return f"{(int(self._run, 16) + self._round) % 2**32:08x}"
 
     def _admit_newcomers(self, step: int, epochs: WatchedEpochs) -> None:
         """Saves a checkpoint and takes newcomers in, who go on from it. Collective."""
-        assert self._group is not None
         if not self._may_save(epochs):
             return
         is_saved = self._save(step, self._epoch, epochs, wait=True)
-        last = self._store.last_committed
-        if not any_worker(self._strategy, self._task == 0 and is_saved and last is not None):
+        last = self._worker.store.last_committed
+        if not any_worker(self._strategy, self._worker.task == 0 and is_saved and last is not None):
             return  # the disk is full, say: those who wait are asked in again by the next question
-        welcome = {
-            "checkpoint": "" if last is None else last.name,
-            "step": step,
-            "run": self._run,
-            "next_question": self._next_question,
-        }
-        self._group.admit(json.dumps(welcome).encode())
-        self._follow_members()
-        logging.warning(
-            "The job has %d members from step %d on: %s", self._num_tasks, step, ", ".join(self._group.members)
-        )
+        checkpoint = "" if last is None else last.name
+        self._worker.admit(checkpoint=checkpoint, step=step, next_question=self._next_question)
+        logging.warning("The job has %d members from step %d on.", self._worker.num_tasks, step)
 
     def _join(self) -> None:
         """Waits to be taken in, and learns from which checkpoint to go on."""
-        assert self._group is not None
-        welcome = json.loads(self._group.join())
-        self._run, self._round = welcome["run"], self._group.number
-        self._task, self._num_tasks = self._group.rank, self._group.num_members
-        self._store = self._make_store(self._run_of_round())
-        self._resumption = self._choose(welcome["checkpoint"] or self._store.choose())
+        welcome = self._worker.join()
+        self._resumption = self._choose(welcome["checkpoint"] or self._worker.store.choose())
         if self._resumption is None or self._step != welcome["step"]:
             raise CheckpointError(
                 describe_problem(
-                    f"{self._group.client.process} was taken in, and cannot find the checkpoint of the others",
+                    "This worker was taken in, and cannot find the checkpoint of the others",
                     received=f"{self._directory} (from the argument directory), without step {welcome['step']}",
                     expected="the checkpoint that the members have written, in a directory that all workers see",
                     fix="Name a directory that is shared by all nodes.",
@@ -255,18 +202,19 @@ class FaultTolerantCheckpoint(FitWatcher):
     def _choose(self, name: str | None) -> _Resumption | None:
         if name is None:
             return None
-        restored = self._store.restore(name)
+        restored = self._worker.store.restore(name)
         assert restored is not None
         snapshot, found = restored
         state = FitState.from_record(snapshot.record)
         self._first_step = self._step = found.step
-        if self._number == 0:
-            count_steps(found.step)
-        report_event("resumed", step=found.step)
         if state.fit < self._number:
             return None  # of an earlier fit of this process: this one begins with the model as it is
         is_done = state.fit > self._number or (state.is_complete and self._present_call.epochs <= state.epoch_limit)
-        if self._task == 0:
+        if not is_done:
+            report_event("resumed", step=found.step)
+            if self._number == 0:
+                count_steps(found.step)  # of this process's heartbeat, which begins at 0
+        if self._worker.task == 0:
             if is_done:
                 logging.warning(
                     "Nothing is left to train: %s in %s is of a training that has ended, of %d epochs. Raise epochs to "
@@ -291,7 +239,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         """Tells Keras at which epoch to begin."""
         if self._call is None:
             raise _fit_of_before()
-        if self._group is not None and self._group.is_newcomer:
+        if self._worker.is_newcomer:
             self._join()
         self._is_begun = True
         self._marker = StepMarker.put_on(self.model)
@@ -361,20 +309,20 @@ class FaultTolerantCheckpoint(FitWatcher):
     def before_step(self, epochs: WatchedEpochs) -> None:
         """Saves if that is due; after a signal, ends the process."""
         self._step = step = self._first_step + epochs.step
-        self._follow_members()
+        self._worker.follow_members()
         num_newcomers = 0
-        if self._num_tasks == 1 and self._group is None:
+        if self._worker.num_tasks == 1 and self._worker.group is None:
             signal_number = self._signals.received
             interval_s = self._schedule.interval_s
             time_has_come = interval_s is not None and time.monotonic() - self._last_save_time >= interval_s
-        elif step >= self._next_question and (self._asks or self._group is not None):
+        elif step >= self._next_question and (self._asks or self._worker.group is not None):
             signal_number, time_has_come, num_newcomers = self._ask(step)
-            self._follow_members()
+            self._worker.follow_members()
         else:
             signal_number, time_has_come = 0, False
         if num_newcomers and not signal_number:
             self._admit_newcomers(step, epochs)
-        self._tell_of_saves()
+        self._worker.tell_of_saves()
         interval = self._schedule.interval_steps
         if not (signal_number or time_has_come or epochs.step == 0 or (interval and step % interval == 0)):
             return
@@ -396,7 +344,7 @@ class FaultTolerantCheckpoint(FitWatcher):
     def _may_save(self, epochs: WatchedEpochs) -> bool:
         if epochs.kind != "epoch" or epochs.step == 0:
             return True
-        if not self._is_told_of_generator and self._task == 0:
+        if not self._is_told_of_generator and self._worker.task == 0:
             self._is_told_of_generator = True
             logging.warning(
                 "Training is saved at the ends of epochs only: its data come from a Python generator, whose position "
@@ -420,8 +368,8 @@ class FaultTolerantCheckpoint(FitWatcher):
             )
             time_has_come, longest = answer.save, answer.next_step - step
         steps = steps_to_next_question(steps_before=steps_before, seconds_before=seconds_before, longest=longest)
-        is_asking = self._group is not None and self._group.rank == 0
-        newcomers = self._group.client.count_newcomers() if is_asking and self._group is not None else 0
+        group = self._worker.group
+        newcomers = 0 if group is None or group.rank > 0 else group.client.count_newcomers()
         numbers = [self._signals.received, int(time_has_come), max(steps, 1), newcomers]
         table = numbers_of_all_workers(self._strategy, numbers)
         self._last_question, self._last_question_time = step, now
@@ -429,7 +377,7 @@ class FaultTolerantCheckpoint(FitWatcher):
         return int(table[:, 0].max()), bool(table[0, 1]), int(table[0, 3])
 
     def _save(self, step: int, epoch: int, epochs: WatchedEpochs | None, *, wait: bool, logs: Any = None) -> bool:
-        self._follow_members()
+        self._worker.follow_members()
         self._last_saved_step, self._last_save_time = step, time.monotonic()
         if epochs is not None and epochs.step > 0 and epochs.num_batches is None and logs is None:
             assert self._marker is not None
@@ -450,14 +398,14 @@ class FaultTolerantCheckpoint(FitWatcher):
             epochs,
             state,
             self._facts,
-            is_chief=self._task == 0,
+            is_chief=self._worker.task == 0,
             metrics=self._epoch_metrics,
         )
         with in_phase("save"):
-            return self._store.save(snapshot, step=step, epoch=epoch, wait=wait or not self._is_asynchronous)
+            return self._worker.store.save(snapshot, step=step, epoch=epoch, wait=wait or not self._is_asynchronous)
 
     def _end_process(self, signal_number: int, step: int) -> None:
-        self._meet()
+        self._worker.meet()
         logging.warning(
             "Training was asked to end by signal %d and ends after step %d with status %d, to be started again.",
             signal_number,
@@ -466,23 +414,6 @@ class FaultTolerantCheckpoint(FitWatcher):
         )
         self._signals.received = 0
         raise SystemExit(self._exit_status)
-
-    def _meet(self) -> None:
-        """Waits until every worker has written its part, and the chief all. Collective."""
-        with in_phase("save"):
-            self._store.wait()
-        if self._num_tasks > 1:
-            numbers_of_all_workers(self._strategy, [0])
-
-    def _tell_of_saves(self) -> None:
-        committed = self._store.last_committed
-        if committed is not None and committed.step > self._told_step:
-            self._told_step = committed.step
-            report_event("saved", step=committed.step)
-
-    def _leave_store(self) -> None:
-        """Leaves a save in flight to itself: it may wait for a worker that is gone."""
-        threading.Thread(target=self._store.close, name="tfdist-checkpoint-end", daemon=True).start()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Takes note of the logs."""
@@ -503,23 +434,18 @@ class FaultTolerantCheckpoint(FitWatcher):
         if self._epochs is not None:
             step = self._step + self._epochs.steps_per_execution
         self._save(step, self._epoch + 1 if self._epochs is not None else 0, None, wait=True)
-        self._meet()
-        self._tell_of_saves()
+        self._worker.meet()
+        self._worker.tell_of_saves()
 
-    def _close_store(self) -> None:
+    def _close_worker(self) -> None:
         """Ends the writing thread. After an error its save may wait for a worker that is gone: it gets little time."""
-        if self._store is None:
-            return
-        closing = threading.Thread(target=self._store.close, name="tfdist-checkpoint-end", daemon=True)
-        closing.start()
-        closing.join(_GRACE_AFTER_ERROR_S if self._has_failed and self._num_tasks > 1 else None)
-        if closing.is_alive():
-            logging.warning("The checkpoint that was being written when fit failed is left unfinished.")
+        is_alone = self._worker.num_tasks == 1
+        self._worker.close(_GRACE_AFTER_ERROR_S if self._has_failed and not is_alone else None)
 
     def after_error(self, error: BaseException) -> None:
         """Saves the state after the last whole step, where there is one process and it is known."""
         self._has_failed = not isinstance(error, SystemExit)
-        if isinstance(error, SystemExit) or self._num_tasks > 1:
+        if isinstance(error, SystemExit) or self._worker.num_tasks > 1:
             return
         epochs, marker = self._epochs, self._marker
         if epochs is None or marker is None or marker.is_in_step or epochs.is_exhausted or epochs.step == 0:

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from tfdist.cluster.heartbeats import Heartbeat
 
-__all__ = ["Hang", "HangRules", "Seen", "Watch", "look"]
-
+__all__ = ["Hang", "HangRules", "Seen", "Watch", "limit_of", "look"]
 
 _TRACE_FACTOR = 3.0
 
@@ -135,9 +134,8 @@ def limit_of(phase: str, rules: HangRules, longest: Mapping[str, float]) -> floa
     known = longest.get(phase, 0.0)
     if phase == "exchange":  # it lasts as long as the slowest one's step
         known = max(known, longest.get("step", 0.0))
-    traced_s = (
-        longest.get("trace", 0.0) if phase in ("step", "exchange") else 0.0
-    )  # a batch of another shape traces anew
+    # A batch of another shape traces anew.
+    traced_s = longest.get("trace", 0.0) if phase in ("step", "exchange") else 0.0
     return max(floor_s, rules.factor * known, _TRACE_FACTOR * traced_s)
 
 
@@ -172,11 +170,8 @@ def _describe(name: str, each: Seen, watch: Watch, now: float) -> str:
     used_s = each.processor_s - watch.processor[name][1]
     guess = ""
     if beat.phase == "step":
-        guess = (
-            ": it computes without an end"
-            if used_s > silence_s / 4
-            else ": it waits, most likely for its input pipeline"
-        )
+        is_busy = used_s > silence_s / 4
+        guess = ": it computes without an end" if is_busy else ": it waits, most likely for its input pipeline"
     elif beat.phase == "other":
         guess = ": between two steps, as in a callback"
     return f"{where} in the phase {beat.phase} for {silence_s:.0f} s{guess}"

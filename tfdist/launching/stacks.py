@@ -14,22 +14,19 @@ _MOST_THREADS = 4
 
 
 def shorten_stacks(text: str) -> list[str]:
-    """The last dump of `faulthandler` in a file, shortened.
+    """A dump of `faulthandler`, shortened.
 
     Args:
-        text: The file.
+        text: What it wrote.
 
     Returns:
         Lines: of the main thread, and of others that are in code of the user's, the innermost frames and those of the
         user's. Empty where the task wrote nothing.
     """
     threads: list[list[tuple[str, bool]]] = []
-    seen_current = False
     for line in text.splitlines():
         if _THREAD.match(line):
-            if line.startswith("Current") or not seen_current or threads:
-                threads.append([])
-            seen_current = seen_current or line.startswith("Current")
+            threads.append([])
         elif (frame := _FRAME.match(line)) and threads:
             shown = f"{frame['file']}:{frame['line']} in {frame['function']}"
             threads[-1].append((shown, not _LIBRARY.search(frame["file"])))
