@@ -42,13 +42,16 @@ executor._run_attempt = counted
 raise SystemExit(run_job(options, os.environ))
 """
 TASK = """
-import os, socket, sys
+import os, socket, sys, time
 from pathlib import Path
 directory, rounds = Path(sys.argv[1]), int(sys.argv[2])
 attempt, task = int(os.environ["TFDIST_ATTEMPT"]), os.environ["TFDIST_TASK"]
 listening = socket.create_server(("127.0.0.1", 0))
 with open(directory / "ports", "a") as file:
     file.write(f"{os.getpid()} {listening.getsockname()[1]}\\n")
+until = time.monotonic() + 30  # the other one has told its port, too, before this one fails
+while (directory / "ports").read_text().count("\\n") < 2 * (attempt + 1) and time.monotonic() < until:
+    time.sleep(0.002)
 if attempt < rounds:
     raise SystemExit(f"failure {attempt}" if task == "worker 1" else 0)
 """
