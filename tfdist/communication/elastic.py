@@ -146,7 +146,8 @@ class ElasticTransport:
         return list(self._exchange(lambda transport: transport.all_gather(rows), lambda: [rows]))
 
     def close(self) -> None:
-        """See `Transport.close`."""
+        """Leaves the job. See `Transport.close`."""
+        self.client.leave()
         if self._transport is not None:
             self._transport.close()
 

@@ -73,6 +73,12 @@ class RendezvousClient:
         self._presence = connection  # stays open
         return bool(answer["is_newcomer"])
 
+    def leave(self) -> None:
+        """Tells the service that this process is gone, as its end would."""
+        if self._presence is not None:
+            self._presence.close()
+            self._presence = None
+
     def ask(self, address: str, position: Sequence[int], *, at_boundary: bool, limit_s: float) -> Group:
         """Waits for the next group. Every member of the job must ask.
 

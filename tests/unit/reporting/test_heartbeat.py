@@ -6,9 +6,12 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tfdist.cluster.heartbeats import heartbeat_file_name, parse_heartbeat
 from tfdist.cluster.job_reports import stacks_file_name
 
+pytestmark = pytest.mark.timeout(60)
 PROGRAM = """
 import signal, sys, time
 from tfdist.reporting.heartbeat import count_steps, in_phase, start_heartbeat
