@@ -37,6 +37,7 @@ class Recorded(keras.Model):
         group = elastic_group(self.distribute_strategy)
 
         def note_ids(step, ids):
+            kill_once_at(step, PLAN.get("kills_within", {}))
             note(
                 step=int(step),
                 ids=[int(i) for i in ids],
@@ -52,6 +53,25 @@ class Recorded(keras.Model):
         return super().train_step((x, targets[:, :1]))
 
 
+def kill_once_at(step, kills):
+    marker = DIRECTORY / f"killed {TASK}"
+    if kills.get(TASK) == int(step) and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class CountsSteps(keras.layers.Layer):
+    """Assigns before the exchange of a step what does not depend on the rows."""
+
+    def build(self, _):
+        self.count = self.add_weight(shape=(), dtype="int32", initializer="zeros", trainable=False)
+
+    def call(self, inputs, training=False):
+        if training:
+            self.count.assign_add(1)
+        return inputs
+
+
 class Slowly(keras.callbacks.Callback):
     """Gives the test time to kill somebody, or kills between two steps."""
 
@@ -60,10 +80,7 @@ class Slowly(keras.callbacks.Callback):
         # A process that is started again takes long on a busy machine: until it is there, steps are slow.
         is_waiting = group is not None and group.num_members < PLAN.get("members", 0)
         time.sleep(1.5 if is_waiting else PLAN.get("sleep_s", 0.0))
-        is_due = PLAN.get("kills", {}).get(TASK) == int(self.model.optimizer.iterations.numpy())
-        if is_due and not (DIRECTORY / f"killed {TASK}").exists():
-            (DIRECTORY / f"killed {TASK}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        kill_once_at(self.model.optimizer.iterations.numpy(), PLAN.get("kills", {}))
 
 
 def dataset(seed):
@@ -78,6 +95,7 @@ def dataset(seed):
 def build():
     inputs = keras.layers.Input((5,))
     hidden = keras.layers.Dense(16, activation="tanh")(inputs)
+    hidden = CountsSteps()(hidden)
     hidden = keras.layers.BatchNormalization(synchronized=True)(hidden)
     model = Recorded(inputs, keras.layers.Dense(1)(hidden))
     optimizer = keras.optimizers.SGD(0.02, momentum=0.9) if PLAN.get("sgd", True) else keras.optimizers.Adam(0.01)
@@ -86,8 +104,10 @@ def build():
 
 
 def train():
-    keras.utils.set_random_seed(3)
     strategy = tfdist.auto_strategy()
+    group = elastic_group(strategy)
+    # The first member's initial values are those of all.
+    keras.utils.set_random_seed(3 if group is None or group.rank == 0 else 1000 + group.rank)
     with strategy.scope():
         model = build()
     tf.random.set_seed(5)

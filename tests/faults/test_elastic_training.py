@@ -113,6 +113,18 @@ def test_workers_are_killed_between_steps(tmp_path, undisturbed):
     assert {round for rounds in read_steps(tmp_path).values() for round in rounds} == {0, 1, 2, 3}
 
 
+def test_workers_are_killed_within_steps(tmp_path, undisturbed):
+    """The others do the step again, which may have changed nothing: not the count of steps, metrics, nor a layer's."""
+    kills = {"worker 0": 11, "worker 1": 12, "worker 2": 27}
+    with elastic(tmp_path, 4, {"kills_within": kills}) as cluster:
+        results = cluster.join(check=False)
+        assert [each.returncode for each in results.values()] == [KILLED, KILLED, KILLED, 0], cluster.describe()
+    assert_ledger_is_exact(tmp_path, 6)
+    assert_equal_to(undisturbed, tmp_path, 1)
+    rounds = read_steps(tmp_path)
+    assert [max(rounds[step]) for step in (11, 12, 27)] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("sgd", [True, pytest.param(False, marks=pytest.mark.campaign)])
 def test_workers_are_killed_at_random(tmp_path, undisturbed, sgd):
     """The chief included. A step may be interrupted; logs may lack the rows that a lost worker had in one step."""
