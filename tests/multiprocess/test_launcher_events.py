@@ -35,6 +35,8 @@ def test_a_job_that_was_killed_once(tmp_path):
     assert {"lost", "saved", "resumed", "task_times", "waiting"} <= set(kinds)
     (lost,) = (event for event in events if event["event"] == "lost" and event["task"] == "worker 1")
     assert lost["step"] == 20
+    last = [event["step"] for event in events if event["event"] == "task_times"][-2:]
+    assert last == [48, 48], "steps are counted from the checkpoint that training was resumed from"
     shown = tfdist("report", tmp_path / "logs")
     assert shown.returncode == 0, shown.stderr
     assert "2 attempts, status 0" in shown.stdout
