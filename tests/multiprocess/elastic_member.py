@@ -28,6 +28,7 @@ def main(rendezvous, name, num_operations, seconds):
         "secret",
         name,
         exchange_limit=TimeLimit(20, "a test's"),
+        network_limit=TimeLimit(60, "a test's"),
         start_limit_s=30,
         regroup_limit_s=20,
         shares_memory=os.environ.get("SHARES_MEMORY", "1") == "1",

@@ -23,6 +23,8 @@ TRANSPORT = "TFDIST_TRANSPORT"
 SHARED_MEMORY = "TFDIST_SHARED_MEMORY"
 #: How long an exchange between workers may wait for another worker.
 EXCHANGE_TIMEOUT_S = "TFDIST_EXCHANGE_TIMEOUT_S"
+#: How long the machine of another worker, or the network to it, may give no answer before the worker counts as lost.
+NETWORK_TIMEOUT_S = "TFDIST_NETWORK_TIMEOUT_S"
 #: How long a process may wait for its peers to appear. Users may set it themselves where there is no launcher.
 START_TIMEOUT_S = "TFDIST_START_TIMEOUT_S"
 #: Where the processes of an elastic job meet, `host:port`, and how many there may be, `MIN:MAX`.
@@ -40,6 +42,7 @@ VERIFY_LOCAL_REPLICAS = "TFDIST_VERIFY_LOCAL_REPLICAS"
 
 DEFAULT_START_TIMEOUT_S = 600.0
 DEFAULT_EXCHANGE_TIMEOUT_S = 1800.0
+DEFAULT_NETWORK_TIMEOUT_S = 60.0
 DEFAULT_REGROUP_TIMEOUT_S = 120.0
 
 
@@ -134,6 +137,15 @@ def parse_exchange_timeout_s(env: Mapping[str, str]) -> float:
         ArgumentError: The variable is set to something other than a positive number.
     """
     return _parse_seconds(env, EXCHANGE_TIMEOUT_S, DEFAULT_EXCHANGE_TIMEOUT_S)
+
+
+def parse_network_timeout_s(env: Mapping[str, str]) -> float:
+    """Reads how long another worker's machine may give no answer, in seconds.
+
+    Raises:
+        ArgumentError: The variable is set to something other than a positive number.
+    """
+    return _parse_seconds(env, NETWORK_TIMEOUT_S, DEFAULT_NETWORK_TIMEOUT_S)
 
 
 def parse_regroup_timeout_s(env: Mapping[str, str]) -> float:

@@ -251,6 +251,7 @@ def enter_job(
     *,
     job: str = "",
     exchange_limit: TimeLimit,
+    network_limit: TimeLimit,
     start_limit_s: float,
     regroup_limit_s: float,
     shares_memory: bool,
@@ -263,6 +264,7 @@ def enter_job(
         process: This process's name, which no other process of the job ever has.
         job: The job's name, where several nodes take part.
         exchange_limit: How long an exchange waits for a sign of life.
+        network_limit: How long another member's machine may give no answer.
         start_limit_s: How long to wait for the first round, or as a newcomer to be taken in, in seconds.
         regroup_limit_s: How long to wait for the other members when one is lost, in seconds.
         shares_memory: Whether members on one host may share memory.
@@ -286,6 +288,7 @@ def enter_job(
             group=f"tfdist/elastic/{group.number}",
             forming_limit=_FORMING_LIMIT,
             exchange_limit=exchange_limit,
+            network_limit=network_limit,
             shares_memory=shares_memory,
         )
 

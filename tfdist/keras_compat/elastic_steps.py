@@ -20,6 +20,7 @@ from tfdist.keras_compat.elastic_operations import perform
 from tfdist.keras_compat.input_position import GlobalBatches
 from tfdist.keras_compat.managed_strategies import elastic_group, exchange_of
 from tfdist.keras_compat.metric_logs import metric_variables
+from tfdist.keras_compat.monitored_step import MonitoredInput
 from tfdist.keras_compat.row_sharding import static_rows
 from tfdist.keras_compat.step_logs import StepLogs
 from tfdist.keras_compat.step_view import CopyView, entered
@@ -69,7 +70,7 @@ class _ElasticStepFunction:
         if isinstance(iterator, GlobalBatches):
             iterator = iterator.iterator
             rows = static_rows(iterator.element_spec)
-        batches: Iterator[Any] = map(as_tensors, iterator)
+        batches: Iterator[Any] = MonitoredInput(map(as_tensors, iterator))
         logs = self._run(next(batches), rows)
         for _, batch in zip(range(self._model.steps_per_execution - 1), batches, strict=False):
             logs = self._run(batch, rows)

@@ -1,12 +1,31 @@
-"""Tells the launcher when a step function runs."""
+"""Tells the launcher when a step function runs, and when it takes its input."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfdist.reporting.heartbeat import count_steps, in_phase
 
-__all__ = ["MonitoredStep"]
+__all__ = ["MonitoredInput", "MonitoredStep"]
+
+
+class MonitoredInput:
+    """An iterator whose batches are taken in a phase of their own, where Python takes them and not the graph.
+
+    Args:
+        elements: What it goes through.
+    """
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        self._elements = iter(elements)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with in_phase("input"):
+            return next(self._elements)
 
 
 class MonitoredStep:

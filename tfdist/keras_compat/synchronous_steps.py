@@ -22,6 +22,7 @@ from tfdist.keras_compat.layer_states import LayerStates
 from tfdist.keras_compat.managed_strategies import exchange_of, num_local_replicas, num_replicas, worker_position
 from tfdist.keras_compat.metric_logs import global_logs, metric_variables, output_loss_variables, own_logs
 from tfdist.keras_compat.metric_states import MetricStateCheck
+from tfdist.keras_compat.monitored_step import MonitoredInput
 from tfdist.keras_compat.own_batches import counted_together
 from tfdist.keras_compat.private_names import keras_backend, tree
 from tfdist.keras_compat.randomness import separate_graph_seeds
@@ -210,7 +211,7 @@ class StepFunction:
         if splits:
             iterator = iterator.iterator
         if not isinstance(iterator, tf.data.Iterator):
-            self._outcome = self._one_step(split_for_this_worker(self._strategy, next(iterator)))
+            self._outcome = self._one_step(split_for_this_worker(self._strategy, next(MonitoredInput(iterator))))
             return self._final()
         steps = self._model.steps_per_execution
         if not splits and len(iterator.element_spec) == 2:
@@ -280,6 +281,7 @@ def make_step_function(model: Any, step: Callable[[Any], Any]) -> StepFunction:
 
 def _run_one_by_one(one_step: Any, elements: Iterator[Any], steps: int) -> Outcome:
     """Runs up to `steps` steps; raises `StopIteration` when there is no element for the first."""
+    elements = MonitoredInput(elements)
     outcome = one_step(next(elements))
     for _, element in zip(range(steps - 1), elements, strict=False):
         outcome = one_step(element)

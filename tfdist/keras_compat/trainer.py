@@ -44,7 +44,7 @@ from tfdist.keras_compat.private_names import (
 from tfdist.keras_compat.step_logs import StepLogs, agree_on_interval, logs_every
 from tfdist.keras_compat.step_view import CopyView, entered
 from tfdist.keras_compat.stopping import stop_together
-from tfdist.reporting.heartbeat import in_phase
+from tfdist.reporting.heartbeat import in_phase, leave_signal_to_program
 
 __all__ = ["OVERRIDES", "build_from_spec"]
 
@@ -105,6 +105,7 @@ def _make_entry(original: Any) -> Any:
         if method != "predict" and not is_parameter_server(strategy):
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
+        leave_signal_to_program()
         try:
             with in_phase("other"), watched(watcher, fit_call), logs_every(interval):
                 return original(*call.args, **call.kwargs)

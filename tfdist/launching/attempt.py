@@ -51,6 +51,7 @@ from tfdist.launching.plan import (
 from tfdist.launching.process import TaskProcess
 from tfdist.launching.rendezvous_process import RendezvousProcess
 from tfdist.launching.restarts import AttemptEnd, is_preemption
+from tfdist.launching.stacks import find_place, shorten_stacks
 from tfdist.launching.summary import TaskEnd, cause_of, find_root_cause, summarize_failure
 from tfdist.launching.task_output import TaskOutput
 
@@ -209,17 +210,19 @@ class Attempt:
         self._watch, hang = look(self._watch, self._options.hangs, seen, now)
         if hang is None:
             return
-        self.console.write_note(f"the job hangs: {hang.reason}")
+        asked = {name: pids[name] for name in (*hang.culprits, *hang.victims)}
+        stacks = ask_for_stacks(self._guard.directory, asked)
+        reason = hang.describe({name: find_place(text) for name, text in stacks.items()})
+        self.console.write_note(f"the job hangs: {reason}")
         seconds = round(hang.silence_s, 3)
-        self.events.write("hang", tasks=list(hang.culprits), reason=hang.reason, seconds=seconds)
-        asked = (*hang.culprits, *hang.victims)
-        for name, lines in ask_for_stacks(self._guard.directory, {name: pids[name] for name in asked}).items():
+        self.events.write("hang", tasks=list(hang.culprits), reason=reason, seconds=seconds)
+        for name, text in stacks.items():
             stopped = " (a stopped process gives none)" if seen[name].state in "Tt" else ""
-            shown = "".join(f"\n    {line}" for line in lines) or f" none came{stopped}"
+            shown = "".join(f"\n    {line}" for line in shorten_stacks(text)) or f" none came{stopped}"
             self.console.write_note(f"stacks of {name}:{shown}")
         self._no_hang_before = time.monotonic() + _LOOK_AGAIN_AFTER_S  # the victims have to notice that it is gone
         for name in hang.culprits:
-            self._hangs[name] = hang.reason
+            self._hangs[name] = reason
             self.console.write_note(f"killing {name}")
             self._processes[name].send(signal.SIGKILL)
 

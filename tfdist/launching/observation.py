@@ -11,7 +11,6 @@ from pathlib import Path
 from tfdist.cluster.heartbeats import Heartbeat, heartbeat_file_name, parse_heartbeat
 from tfdist.cluster.job_reports import stacks_file_name
 from tfdist.launching.hangs import Seen
-from tfdist.launching.stacks import shorten_stacks
 
 __all__ = ["ask_for_stacks", "observe", "read_heartbeat"]
 
@@ -36,7 +35,7 @@ def observe(directory: Path, task: str, pid: int) -> Seen:
     return Seen(read_heartbeat(directory, task), state, processor_s)
 
 
-def ask_for_stacks(directory: Path, pids: dict[str, int]) -> dict[str, list[str]]:
+def ask_for_stacks(directory: Path, pids: dict[str, int]) -> dict[str, str]:
     """Asks tasks for their stacks and waits a moment.
 
     Args:
@@ -44,7 +43,7 @@ def ask_for_stacks(directory: Path, pids: dict[str, int]) -> dict[str, list[str]
         pids: The tasks' processes.
 
     Returns:
-        The shortened stacks of each task, empty where it gave none.
+        The dump of `faulthandler` of each task, empty where it gave none.
     """
     before = {task: _size(directory, task) for task in pids}
     for task, pid in pids.items():
@@ -60,7 +59,7 @@ def ask_for_stacks(directory: Path, pids: dict[str, int]) -> dict[str, list[str]
         text = ""
         with contextlib.suppress(OSError):
             text = (directory / stacks_file_name(task)).read_text(errors="replace")[size or 0 :]
-        found[task] = shorten_stacks(text)
+        found[task] = text
     return found
 
 

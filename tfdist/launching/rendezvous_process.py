@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import tfdist
-from tfdist.cluster.job_environment import JOB_ID, JOB_SECRET
+from tfdist.cluster.job_environment import JOB_ID, JOB_SECRET, parse_network_timeout_s
 from tfdist.errors import LaunchError, describe_problem
 from tfdist.launching.guard import JobGuard
 from tfdist.launching.process import TaskProcess
@@ -55,7 +55,13 @@ class RendezvousProcess:
         Raises:
             LaunchError: It does not start.
         """
-        options = {"rules": dataclasses.asdict(rules), "host": host, "port": port, "job": job}
+        options = {
+            "rules": dataclasses.asdict(rules),
+            "host": host,
+            "port": port,
+            "job": job,
+            "network_limit_s": parse_network_timeout_s(env),
+        }
         own = {
             **env,
             JOB_ID: guard.job_id,

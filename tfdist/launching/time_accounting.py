@@ -19,7 +19,8 @@ __all__ = ["PARTS", "Recovery", "TimeReport", "account"]
 PARTS = {
     "start-up": "processes that start, import and build, and what scripts do outside of fit, evaluate and predict",
     "tracing": "first calls of step functions",
-    "training": "steps, their input included, but exchanges",
+    "input": "taking the next batch, where Python takes it, as in elastic jobs",
+    "training": "steps without exchanges; the input, too, where the graph takes it",
     "repeated work": "of these, steps that were done before and lost",
     "exchange": "exchanges between workers, and waiting for each other in them",
     "saves": "checkpoints, as far as training waited for them",
@@ -28,7 +29,15 @@ PARTS = {
     "restart": "between attempts",
     "idle": "what is left",
 }
-_PART_OF = {"outside": "start-up", "trace": "tracing", "step": "training", "exchange": "exchange", "save": "saves"}
+_PART_OF = {
+    "outside": "start-up",
+    "trace": "tracing",
+    "input": "input",
+    "step": "training",
+    "exchange": "exchange",
+    "save": "saves",
+}
+_MAY_HANG = ("exchange", "input", "training", "callbacks")
 
 
 @dataclass(frozen=True)
@@ -112,8 +121,8 @@ def _add_attempt(parts: dict[str, float], attempt: Sequence[JobEvent], wall_s: f
         for phase, seconds in phases.items():
             parts[_PART_OF.get(phase, "callbacks")] += float(seconds) / len(tasks)
         parts["start-up"] += max(0.0, float(life["seconds"]) - sum(map(float, phases.values()))) / len(tasks)
-    moved_s = min(detection_s, parts["training"] + parts["callbacks"] + parts["exchange"])
-    for part in ("exchange", "training", "callbacks"):  # what all did while one hung
+    moved_s = min(detection_s, sum(parts[part] for part in _MAY_HANG))
+    for part in _MAY_HANG:  # what all did while one hung
         taken_s = min(moved_s, parts[part])
         parts[part] -= taken_s
         parts["detection"] += taken_s

@@ -1,8 +1,8 @@
 """The rendezvous service as a process: what the launcher starts beside the workers of an elastic job.
 
-Its arguments are the numbers of `Rules` and the address to listen on, as JSON; the secret is in its environment. It
-says on its standard output where it listens, then each round that it forms, a line of JSON each, and serves until it
-is killed.
+Its arguments are the numbers of `Rules`, the address to listen on and the limit of the network, as JSON; the secret is
+in its environment. It says on its standard output where it listens, then each round that it forms, a line of JSON each,
+and serves until it is killed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def main() -> None:
         host=options["host"],
         port=options["port"],
         job=options["job"],
+        network_limit_s=options["network_limit_s"],
         on_round=_say_round,
     )
     _say(address=server.address)

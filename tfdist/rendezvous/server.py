@@ -2,7 +2,7 @@
 
 Every request is a connection of its own: authenticated both ways with the job's secret, one message of JSON, one
 answer. The connection by which a process *entered* stays open as long as the process lives: the kernel closes it when
-the process ends, however it ends.
+the process ends, however it ends, and breaks it when the process's machine gives no answer any more.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfdist.messaging.connection import Connection, HandshakeError
+from tfdist.messaging.liveness import watch_connection
 from tfdist.rendezvous.membership import Asked, Membership, Round, Rules, decide
 
 __all__ = ["RendezvousServer", "purpose_of"]
@@ -46,6 +47,7 @@ class RendezvousServer:
         host: str = "127.0.0.1",
         port: int = 0,
         job: str = "",
+        network_limit_s: float | None = None,
         on_round: Callable[[Round], None] = lambda _: None,
     ) -> None:
         """Opens the port.
@@ -56,6 +58,8 @@ class RendezvousServer:
             host: The interface to listen on.
             port: The port; 0 lets the system choose.
             job: The job's name. Processes of another one are turned away.
+            network_limit_s: How long the machine of a process may give no answer before the process counts as gone, in
+                seconds; None for as long as the system allows.
             on_round: Called with every round that is formed, from a thread of the server's.
 
         Raises:
@@ -65,6 +69,7 @@ class RendezvousServer:
         self._secret = secret.encode()
         self._purpose = purpose_of(job)
         self._on_round = on_round
+        self._network_limit_s = network_limit_s
         self._changed = threading.Condition()
         self._values: dict[str, str] = {}
         self._rounds: dict[str, Round] = {}  # by process, until it has been told
@@ -129,6 +134,8 @@ class RendezvousServer:
         with self._changed:
             self._open.add(connected)
         try:
+            if self._network_limit_s is not None:
+                watch_connection(connected, self._network_limit_s)
             connection = Connection(connected, self._purpose, time.monotonic() + _HANDSHAKE_LIMIT_S)
             connection.accept(self._secret)
             request = connection.receive_json(_MESSAGE)

@@ -14,10 +14,12 @@ from tfdist.cluster import ClusterConfig
 from tfdist.cluster.job_environment import (
     EXCHANGE_TIMEOUT_S,
     JOB_SECRET,
+    NETWORK_TIMEOUT_S,
     SHARED_MEMORY,
     START_TIMEOUT_S,
     TRANSPORT,
     parse_exchange_timeout_s,
+    parse_network_timeout_s,
     parse_start_timeout_s,
 )
 from tfdist.communication.exchange import CollectiveExchange, Exchange
@@ -90,6 +92,7 @@ def _form(config: ClusterConfig, name: str) -> Transport:
         group=group,
         forming_limit=TimeLimit(limit_s, START_TIMEOUT_S),
         exchange_limit=exchange_limit,
+        network_limit=TimeLimit(parse_network_timeout_s(os.environ), NETWORK_TIMEOUT_S),
         shares_memory=os.environ.get(SHARED_MEMORY, "1") != "0",
     )
 

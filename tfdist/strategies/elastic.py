@@ -11,11 +11,13 @@ from absl import logging
 from tfdist.cluster import ClusterConfig
 from tfdist.cluster.job_environment import (
     EXCHANGE_TIMEOUT_S,
+    NETWORK_TIMEOUT_S,
     SHARED_MEMORY,
     START_TIMEOUT_S,
     ElasticEnvironment,
     parse_exchange_timeout_s,
     parse_job_environment,
+    parse_network_timeout_s,
     parse_regroup_timeout_s,
     parse_start_timeout_s,
 )
@@ -102,6 +104,7 @@ def elastic_strategy(elastic: ElasticEnvironment, cluster: ClusterConfig) -> Ela
         _process_name(job.task_name, elastic),
         job=elastic.job,
         exchange_limit=TimeLimit(parse_exchange_timeout_s(os.environ), EXCHANGE_TIMEOUT_S),
+        network_limit=TimeLimit(parse_network_timeout_s(os.environ), NETWORK_TIMEOUT_S),
         start_limit_s=parse_start_timeout_s(os.environ),
         regroup_limit_s=parse_regroup_timeout_s(os.environ),
         shares_memory=os.environ.get(SHARED_MEMORY, "1") != "0",

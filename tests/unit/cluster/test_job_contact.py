@@ -9,11 +9,13 @@ from tfdist.cluster.job_environment import (
     DEFAULT_START_TIMEOUT_S,
     EXCHANGE_TIMEOUT_S,
     JOB_ID,
+    NETWORK_TIMEOUT_S,
     START_TIMEOUT_S,
     JobEnvironment,
     VerifyEnvironment,
     parse_exchange_timeout_s,
     parse_job_environment,
+    parse_network_timeout_s,
     parse_start_timeout_s,
     parse_verify_environment,
 )
@@ -60,6 +62,13 @@ def test_exchange_timeout():
     assert parse_exchange_timeout_s({EXCHANGE_TIMEOUT_S: "20"}) == 20
     with pytest.raises(ArgumentError, match="TFDIST_EXCHANGE_TIMEOUT_S='never'"):
         parse_exchange_timeout_s({EXCHANGE_TIMEOUT_S: "never"})
+
+
+def test_network_timeout():
+    assert parse_network_timeout_s({}) == 60
+    assert parse_network_timeout_s({NETWORK_TIMEOUT_S: "20"}) == 20
+    with pytest.raises(ArgumentError, match="TFDIST_NETWORK_TIMEOUT_S='0'"):
+        parse_network_timeout_s({NETWORK_TIMEOUT_S: "0"})
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])

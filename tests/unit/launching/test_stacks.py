@@ -1,4 +1,8 @@
-from tfdist.launching.stacks import shorten_stacks
+"""What the launcher makes of the stacks of a task."""
+
+import pytest
+
+from tfdist.launching.stacks import find_place, shorten_stacks
 
 DUMP = """Thread 0x00007f1 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 320 in wait
@@ -34,3 +38,42 @@ def test_the_users_frames_and_the_innermost_are_kept():
 def test_nothing_is_nothing():
     assert shorten_stacks("") == []
     assert shorten_stacks("garbage\n  File\n") == []
+    assert find_place("") == ""
+
+
+TENSORFLOW = "/venv/lib/python3.11/site-packages/tensorflow/python"
+GENERATOR = [f"{TENSORFLOW}/data/ops/from_generator_op.py", f"{TENSORFLOW}/ops/script_ops.py"]
+STEP = [f"{TENSORFLOW}/eager/execute.py", "/home/me/train.py"]
+OWN = find_place.__globals__["__file__"]
+
+
+def dump(main, *others):
+    threads = [
+        "Thread 0x1 (most recent call first):\n" + "".join(f'  File "{file}", line 3 in f\n' for file in files)
+        for files in (*others, main)
+    ]
+    return "\n".join(threads)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (dump([f"{TENSORFLOW}/data/ops/iterator_ops.py", "/home/me/train.py"]), "its input pipeline"),
+        (dump(STEP, ["/home/me/data.py", *GENERATOR]), "its input pipeline"),
+        (dump(STEP, GENERATOR), ""),
+        (
+            dump(STEP, ["/lib/python3.11/threading.py", "/home/me/layer.py", f"{TENSORFLOW}/ops/script_ops.py"]),
+            "f (/home/me/layer.py:3), which the step or its input pipeline calls",
+        ),
+        (
+            dump(STEP, ["/home/me/data.py", *GENERATOR], ["/home/me/layer.py", f"{TENSORFLOW}/ops/script_ops.py"]),
+            "f (/home/me/layer.py:3), which the step or its input pipeline calls",
+        ),
+        (dump(STEP, [OWN, f"{TENSORFLOW}/ops/script_ops.py"]), ""),
+        (dump(STEP, ["/home/me/background.py", "/lib/python3.11/threading.py"]), ""),
+        (dump(STEP), ""),
+    ],
+)
+def test_where_a_step_hangs(text, place):
+    """Main threads that take a batch; generators; functions of the graph; tfdist's own; threads that have no part."""
+    assert find_place(text) == place

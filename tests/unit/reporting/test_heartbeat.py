@@ -14,11 +14,18 @@ from tfdist.cluster.job_reports import stacks_file_name
 pytestmark = pytest.mark.timeout(60)
 PROGRAM = """
 import signal, sys, time
-from tfdist.reporting.heartbeat import count_steps, in_phase, start_heartbeat
+from tfdist.reporting.heartbeat import count_steps, in_phase, leave_signal_to_program, start_heartbeat
 if "handler" in sys.argv:
     signal.signal(signal.SIGUSR2, lambda *_: print("mine", flush=True))
 start_heartbeat()
 start_heartbeat()
+leave_signal_to_program()
+if "handler later" in sys.argv:
+    signal.signal(signal.SIGUSR2, lambda *_: print("mine", flush=True))
+    leave_signal_to_program()
+with in_phase("trace"):
+    with in_phase("input"):
+        pass
 with in_phase("other"):
     for _ in range(1000):
         with in_phase("step"):
@@ -56,7 +63,9 @@ def test_the_launcher_reads_what_the_process_does(tmp_path):
     assert process.returncode == 0
     assert beat.phase == "other"
     assert beat.step == 2 * 999  # the last two are told with the next phase
-    assert beat.num_beats == 2 + 4 * 1000
+    assert beat.num_beats == 2 + 2 + 4 * 1000
+    assert beat.seconds["trace"] > 0
+    assert beat.seconds["input"] == 0  # within a first call it counts as that
     assert before < beat.since < time.monotonic()
     assert 0 < sum(beat.seconds.values()) < beat.since - before
 
@@ -72,8 +81,9 @@ def test_it_writes_its_stacks_when_it_is_asked_to(tmp_path):
     assert process.returncode == 0
 
 
-def test_a_handler_of_the_programs_own_stays(tmp_path):
-    process = start(tmp_path, "handler")
+@pytest.mark.parametrize("when", ["handler", "handler later"])
+def test_a_handler_of_the_programs_own_stays(tmp_path, when):
+    process = start(tmp_path, when)
     process.send_signal(signal.SIGUSR2)
     assert process.stdout.readline() == "mine\n"
     process.communicate("\n", timeout=30)

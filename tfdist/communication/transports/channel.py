@@ -26,11 +26,13 @@ class Channel:
     Attributes:
         socket: The socket.
         is_open: Whether the peer may still send.
+        failure: With what the connection ended, where it was not closed.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self.is_open = True
+        self.failure: OSError | None = None
         self._unread = bytearray()
 
     def send(self, frame: Frame) -> None:
@@ -56,8 +58,8 @@ class Channel:
                 received = self.socket.recv(_READ_BYTES)
             except BlockingIOError:
                 break
-            except OSError:
-                received = b""
+            except OSError as error:
+                self.failure, received = error, b""
             self.is_open = bool(received)
             self._unread += received
         frames = []

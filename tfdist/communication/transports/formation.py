@@ -42,6 +42,7 @@ def form_group(
     group: str,
     forming_limit: TimeLimit,
     exchange_limit: TimeLimit,
+    network_limit: TimeLimit | None = None,
     shares_memory: bool = True,
 ) -> TcpTransport:
     """Connects this process with the other members of its group. Collective.
@@ -58,6 +59,7 @@ def form_group(
         group: The same for all members, and another one for each attempt to form a group in a job.
         forming_limit: How long to wait for all members.
         exchange_limit: How long an exchange waits for a sign of life.
+        network_limit: How long another member's machine may give no answer; None for as long as the system allows.
         shares_memory: Whether this member may share memory with others on its host.
 
     Returns:
@@ -83,6 +85,8 @@ def form_group(
         forming = _Forming(listener.socket, (list(names), list(addresses)), own, secret, forming_limit)
         peers = forming.run()
         links = Links(rank, [f"{n} at {a}" for n, a in zip(names, addresses, strict=True)], peers, forming_limit)
+        if network_limit is not None:
+            links.watch_network(network_limit)
         try:
             for peer, frame in forming.early_frames:
                 links.take_frame(peer, frame)

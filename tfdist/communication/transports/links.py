@@ -21,6 +21,7 @@ from tfdist.communication.transports.channel import Channel, Frame
 from tfdist.communication.transports.header import HEADER_BYTES, Header
 from tfdist.communication.transports.interface import TimeLimit, TransportClosedError
 from tfdist.errors import TfdistError
+from tfdist.messaging.liveness import UNREACHABLE, watch_connection
 
 __all__ = ["PIECE_BYTES", "Links", "Peer"]
 
@@ -182,9 +183,20 @@ class Links:
         self._is_running = False
         self._frames: dict[tuple[str, int], Frame] = {}
         self._is_closing = False
+        self._network_limit: TimeLimit | None = None
+        self._unreachable: set[int] = set()  # ranks whose machines gave no answer
         self._doing = ""
         self._report: Frame | None = None  # of the failure that this member has seen or was told of
         _ALL.add(self)
+
+    def watch_network(self, limit: TimeLimit) -> None:
+        """Counts members as lost whose machines give no answer for a time, whatever their processes do.
+
+        The connections for small messages tell: they are idle, as the kernel's asking needs it.
+        """
+        self._network_limit = limit
+        for peer in self.peers.values():
+            watch_connection(peer.channel.socket, limit.seconds)
 
     def run(self, need: Mapping[int, int], doing: str, *, flush: bool = True) -> None:
         """Moves bytes until enough has come.
@@ -273,6 +285,8 @@ class Links:
         while goes_on():
             if self._is_closing:
                 raise TransportClosedError(f"The transport was closed by this process while it was {self._doing}.")
+            if self._unreachable:
+                self._lose_unreachable(self._missing() if wanted is None else [])
             self._register()
             events = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000 + 1)
             if not events and time.monotonic() >= deadline:
@@ -287,7 +301,7 @@ class Links:
                 deadline, has_asked = time.monotonic() + self.limit.seconds, False
             if wanted is not None:
                 for rank in {r for k, r in wanted if (k, r) not in self._frames and not self.peers[r].channel.is_open}:
-                    self._lose(self.peers[rank], "its connection was closed")
+                    self._lose(self.peers[rank], self._how_it_ended(rank))
 
     def _move(self, events: list[tuple[int, int]]) -> bool:
         """Sends, receives, and acts on small messages. Returns whether data moved."""
@@ -355,6 +369,18 @@ class Links:
             number = peer.channel.socket.fileno()
             self._poll.unregister(number)
             del self._by_channel[number]
+            if peer.channel.failure is not None and peer.channel.failure.errno in UNREACHABLE:
+                self._unreachable.add(peer.rank)
+
+    def _lose_unreachable(self, missing: list[int]) -> None:
+        for rank in self._unreachable.intersection(missing):
+            self._lose(self.peers[rank], self._how_it_ended(rank))
+
+    def _how_it_ended(self, rank: int) -> str:
+        if rank not in self._unreachable:
+            return "its connection was closed"
+        limit = "" if self._network_limit is None else f" for {self._network_limit}"
+        return f"its machine, or the network between, gave no answer{limit}"
 
     def _lose(self, peer: Peer, how: str) -> NoReturn:
         poll = select.poll()
