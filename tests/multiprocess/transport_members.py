@@ -24,9 +24,9 @@ _LIMIT_S = 60
 class Member:
     """One member process, as its parent sees it."""
 
-    def __init__(self, environment=()):
+    def __init__(self, environment=(), prefix=()):
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [*prefix, sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -86,8 +86,10 @@ class Member:
 class Members:
     """A number of member processes."""
 
-    def __init__(self, count, environments=None):
-        self.members = [Member((environments or [()] * count)[rank]) for rank in range(count)]
+    def __init__(self, count, environments=None, prefixes=None):
+        self.members = [
+            Member((environments or [()] * count)[rank], (prefixes or [()] * count)[rank]) for rank in range(count)
+        ]
 
     def __enter__(self):
         return self
@@ -174,7 +176,19 @@ class _Program:
         self.listener = self.transports.listen(host)
         return {"port": self.listener.port}
 
-    def form(self, addresses, rank, names, *, secret=SECRET, group="0", limit_s=30, exchange_limit_s=30, **keywords):
+    def form(
+        self,
+        addresses,
+        rank,
+        names,
+        *,
+        secret=SECRET,
+        group="0",
+        limit_s=30,
+        exchange_limit_s=30,
+        network_limit_s=None,
+        **keywords,
+    ):
         limit = self.transports.TimeLimit
         self.rank = rank
         self.transport = self.transports.form_group(
@@ -186,6 +200,7 @@ class _Program:
             group=group,
             forming_limit=limit(limit_s, "forming_timeout_s"),
             exchange_limit=limit(exchange_limit_s, "exchange_timeout_s"),
+            network_limit=network_limit_s and limit(network_limit_s, "network_timeout_s"),
             **keywords,
         )
         return {"hosts": self.transport.hosts}
