@@ -11,6 +11,8 @@ _THREAD = re.compile(r"^(Current thread|Thread) 0x")
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 _LIBRARY = re.compile(r"site-packages|/lib(64)?/python3|<frozen|<string>")
 _OWN = f"{Path(__file__).parents[1]}/"
+#: Files of TensorFlow 2.18 to 2.21 and Keras 3.8 to 3.15 (probes: tests/tensorflow/test_files_in_stacks.py). Where they
+#: are called otherwise, less is said of the place.
 _TAKES_INPUT = re.compile(r"tensorflow/python/data/ops/iterator_ops|keras/src/trainers/(data_adapters|epoch_iterator)")
 _FEEDS_INPUT = re.compile(r"tensorflow/python/data/ops/from_generator_op|keras/src/trainers/data_adapters")
 _CALLED_BY_GRAPH = re.compile(r"tensorflow/python/ops/script_ops")
