@@ -17,7 +17,7 @@ QUICKSTART_LOGS := .quickstart
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help quickstart test test-matrix test-newest test-old-end check campaign benchmark clean
+.PHONY: help quickstart test test-matrix test-newest test-old-end check lint campaign benchmark clean
 
 help:
 	@echo 'make quickstart   make an environment in $(VENV) and train the digits recipe on two workers'
@@ -37,10 +37,10 @@ quickstart: $(VENV)/.recipes
 test: test-matrix test-newest test-old-end
 
 test-matrix: $(VENV)/.test
-	$(VENV)/bin/python -m pytest tests/matrix
+	$(VENV)/bin/python -m pytest --durations 10 tests/matrix
 
 test-newest: $(VENV)/.test
-	$(VENV)/bin/python -m pytest --ignore tests/matrix
+	$(VENV)/bin/python -m pytest --durations 60 --ignore tests/matrix
 
 ifneq ($(OLD_PYTHON),)
 test-old-end: $(OLD_VENV)/.test
@@ -50,12 +50,14 @@ test-old-end:
 	@echo 'NOT RUN: the tests of the oldest supported versions. They need Python 3.10, 3.11 or 3.12.'
 endif
 
-check: $(VENV)/.check
+check: lint
+	$(VENV)/bin/python -m pytest tests/unit
+
+lint: $(VENV)/.check
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/python -m pytest tests/unit
 
 campaign: export TFDIST_TEST_SEEDS := 0 1 2 3 4
 campaign: export TFDIST_MATRIX := full

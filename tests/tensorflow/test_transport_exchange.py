@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfdist.communication.step_timings import PARTS
 from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.communication.transports import TimeLimit, form_group, listen
 from tfdist.errors import ArgumentError
@@ -155,3 +156,29 @@ def test_small_tensors_of_other_shapes_are_refused(on_both):
     failures = on_both(run)
     assert any(isinstance(failure, ArgumentError) for failure in failures)
     assert all("checksum" in str(failure) for failure in failures)
+
+
+@pytest.mark.parametrize("dtypes", [[np.float32], [np.float16, np.float64]])
+def test_timings_travel_with_the_first_sum(on_both, dtypes):
+    """Once a step, as one more array; sums are what they are without."""
+
+    def run(exchange, rank):
+        tensors = [tf.constant(value) for value in values(rank, dtypes)]
+        ready = tf.constant(0.0, tf.float64)
+        without = exchange.sum(tensors)
+        recorded = record_exchanges(exchange)
+        timed = tf.function(lambda tensors: exchange.sum(tensors, batch_ready=ready))(tensors)
+        for one, other in zip(timed, without, strict=True):
+            np.testing.assert_array_equal(one, other)
+        tables = sum(shapes[-1] == (2, len(PARTS)) for shapes in recorded)
+        return tables, exchange.timings.num_tables, exchange.timings.latest.shape
+
+    assert on_both(run) == [(1, 1, (2, len(PARTS)))] * 2
+
+
+def test_no_timings_travel_where_nothing_could_carry_them(on_both):
+    def run(exchange, rank):
+        total = exchange.sum([tf.constant([1, 2])], batch_ready=tf.constant(0.0, tf.float64))
+        return total[0].numpy().tolist(), exchange.timings.latest
+
+    assert on_both(run) == [([2, 4], None)] * 2

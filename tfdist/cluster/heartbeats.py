@@ -17,8 +17,8 @@ __all__ = ["PHASES", "RECORD_BYTES", "Heartbeat", "heartbeat_file_name", "pack_h
 
 #: `outside`: of `fit`, `evaluate` and `predict`. `trace`: in a step function's first call, which builds its graph.
 #: `input`: takes the next batch, where Python takes it. `step`: in a step outside of exchanges; where the graph takes
-#: the batch, its input included. `exchange`: in an exchange with other workers. `save`: writing a checkpoint while
-#: training waits. `other`: between steps, as in callbacks.
+#: the batch, its input included while it lasts. `exchange`: in an exchange with other workers. `save`: writing a
+#: checkpoint while training waits. `other`: between steps, as in callbacks.
 PHASES = ("outside", "trace", "input", "step", "exchange", "save", "other")
 _RECORD = struct.Struct(f"<QqQd{len(PHASES)}dQ")
 RECORD_BYTES = _RECORD.size

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfdist.communication.step_timings import StepTimings
 from tfdist.communication.transports import Transport
+from tfdist.communication.transports.interface import Array
 from tfdist.errors import TfdistError
-from tfdist.reporting.heartbeat import in_phase
+from tfdist.reporting.heartbeat import in_phase, note_batch_ready
 
 __all__ = ["TransportExchange"]
 
@@ -32,8 +34,10 @@ class TransportExchange:
         self.transport = transport
         #: What ended an exchange. TensorFlow makes an error of its own of what Python raises within a graph.
         self.failure: TfdistError | None = None
+        #: What the members spent their time on.
+        self.timings = StepTimings()
 
-    def sum(self, tensors: Sequence[Any]) -> list[Any]:
+    def sum(self, tensors: Sequence[Any], *, batch_ready: tf.Tensor | None = None) -> list[Any]:
         """Sums tensors of numeric dtypes; see `Exchange`.
 
         `tf.IndexedSlices` are gathered: the rows of all replicas stand one after the other, in the order of the ranks.
@@ -43,6 +47,8 @@ class TransportExchange:
         Where a network is between the members, large tensors are summed in several exchanges, the last ones first: of
         gradients, which a step works out from the last layer to the first, the graph exchanges these while it works
         out the others. The members' exchanges are in the same order, because a graph keeps that of its calls.
+
+        Timings travel with the first dense tensors of float32 or float64.
         """
         sums: list[Any] = [None] * len(tensors)
         sparse: list[int] = []
@@ -52,12 +58,14 @@ class TransportExchange:
                 sparse.append(position)
             else:
                 dense.setdefault(tensor.dtype, []).append(position)
-        for positions in dense.values():
+        for dtype, positions in dense.items():
             values = [tf.convert_to_tensor(tensors[p]) for p in positions]
             sizes = [_static_bytes(value) or 0 for value in values]
             for bucket in _last_first(sizes) if self.transport.crosses_network else [range(len(values))]:
-                for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket]), strict=True):
+                timed = batch_ready if dtype in (tf.float32, tf.float64) else None
+                for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket], timed), strict=True):
                     sums[positions[k]] = total
+                batch_ready = None if timed is not None else batch_ready
         for position in sparse:
             sums[position] = self._gather_slices(tensors[position])
         return sums
@@ -73,34 +81,40 @@ class TransportExchange:
         gathered.set_shape([None, *rows.shape[1:]])
         return gathered
 
-    def sum_array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def sum_array(self, array: Array) -> Array:
         """Sums an array outside of any graph. Collective."""
         with in_phase("exchange"):
             return self.transport.all_reduce_sum([array])[0]
 
-    def _sum_packed(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _sum_packed(self, values: list[tf.Tensor], batch_ready: tf.Tensor | None) -> list[tf.Tensor]:
         """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
         sizes = [] if tf.executing_eagerly() else [_static_bytes(value) for value in values]
         small = [k for k, size in enumerate(sizes) if size is not None and size < _SMALL_BYTES]
         if len(small) < 2:
-            return self._sum_dense(*values)
+            return self._sum_dense(*values, batch_ready=batch_ready)
         large = [k for k in range(len(values)) if k not in set(small)]
         shapes = [values[k].shape.as_list() for k in small]
         with tf.device("CPU:0"):
             packed = tf.concat([tf.reshape(values[k], [-1]) for k in small], axis=0)
             checksum = zlib.crc32(repr(shapes).encode())
-            total, *sums = self._sum_dense(packed, *(values[k] for k in large), checksum=checksum)
+            packed_first = [packed, *(values[k] for k in large)]
+            total, *sums = self._sum_dense(*packed_first, checksum=checksum, batch_ready=batch_ready)
             parts = tf.split(total, [math.prod(shape) for shape in shapes])
             parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
         by_position = dict(zip([*small, *large], [*parts, *sums], strict=True))
         return [by_position[k] for k in range(len(values))]
 
-    def _sum_dense(self, *values: tf.Tensor, checksum: int = 0) -> list[tf.Tensor]:
-        exchange = functools.partial(self.transport.all_reduce_sum, checksum=checksum)
+    def _sum_dense(
+        self, *values: tf.Tensor, checksum: int = 0, batch_ready: tf.Tensor | None = None
+    ) -> list[tf.Tensor]:
+        if batch_ready is None:
+            exchange, more = functools.partial(self.transport.all_reduce_sum, checksum=checksum), []
+        else:
+            exchange, more = functools.partial(self._sum_timed, checksum=checksum), [batch_ready]
 
         @tf.custom_gradient
         def differentiable(*values: tf.Tensor) -> Any:
-            sums = self._call(exchange, values)
+            sums = self._call(exchange, [*values, *more], num_results=len(values))
             for total, value in zip(sums, values, strict=True):
                 total.set_shape(value.shape)
             # Every replica's sum depends on every replica's value, so its gradient is the sum of theirs.
@@ -110,7 +124,16 @@ class TransportExchange:
             sums = differentiable(*values)
         return list(sums) if isinstance(sums, (list, tuple)) else [sums]
 
-    def _gather_arrays(self, parts: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    def _sum_timed(self, arrays: Sequence[Array], *, checksum: int) -> list[Array]:
+        """Sums all arrays but the last one, which is when the step's batch was ready. The timings travel along."""
+        *parts, batch_ready = arrays
+        note_batch_ready(float(batch_ready))
+        table = self.timings.own_table(self.transport.rank, self.transport.num_members, parts[0].dtype)
+        *sums, table = self.transport.all_reduce_sum([*parts, table], checksum=checksum)
+        self.timings.take(table)
+        return sums
+
+    def _gather_arrays(self, parts: Sequence[Array]) -> list[Array]:
         return [np.concatenate(self.transport.all_gather(part)) for part in parts]
 
     def _gather_slices(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
@@ -120,8 +143,16 @@ class TransportExchange:
         indices.set_shape([None])
         return tf.IndexedSlices(values, indices, slices.dense_shape)
 
-    def _call(self, exchange: Callable[[Sequence[Any]], list[Any]], tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Calls `exchange` with arrays from within a graph. TensorFlow keeps such calls in the order of the program."""
+    def _call(
+        self,
+        exchange: Callable[[Sequence[Any]], list[Any]],
+        tensors: Sequence[tf.Tensor],
+        num_results: int | None = None,
+    ) -> list[tf.Tensor]:
+        """Calls `exchange` with arrays from within a graph. TensorFlow keeps such calls in the order of the program.
+
+        It returns arrays of the dtypes of the first `num_results` tensors, or of all.
+        """
 
         def call(*arrays: Any) -> list[Any]:
             try:
@@ -131,7 +162,7 @@ class TransportExchange:
                 self.failure = error
                 raise
 
-        results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors])
+        results = tf.numpy_function(call, tensors, [tensor.dtype for tensor in tensors[:num_results]])
         return list(results) if isinstance(results, (list, tuple)) else [results]
 
 

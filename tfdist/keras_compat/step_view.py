@@ -115,6 +115,7 @@ class ReplicaView(CopyView):
         metrics: The variables of the model's metrics. Their states stay on the replica.
         metric_states: Looks at the updates of metrics, where the step has any.
         layer_states: Looks at the updates of integer variables by layers, where the step trains or evaluates.
+        batch_ready: When the batch was there, for which the graph has waited; see `Exchange.sum`. None if not known.
     """
 
     def __init__(
@@ -128,10 +129,12 @@ class ReplicaView(CopyView):
         metrics: Sequence[Any] = (),
         metric_states: MetricStateCheck | None = None,
         layer_states: LayerStates | None = None,
+        batch_ready: tf.Tensor | None = None,
     ) -> None:
         super().__init__(strategy, local_index)
         self._metric_states = metric_states
         self._layer_states = layer_states
+        self._batch_ready = batch_ready
         self.num_rows = num_rows
         self.num_rows_global = num_rows_global
         self.may_be_empty = may_be_empty
@@ -246,21 +249,24 @@ class ReplicaView(CopyView):
         if self.may_be_empty:
             # A loss that is a sum, not a mean, is not scaled, so the stand-in row must be silenced here.
             present = _zeros_unless(self.num_rows > 0, present)
-        reduced = iter(self._exchange(present))
+        unknown = tf.constant(0.0, tf.float64)
+        batch_ready = unknown if self._batch_ready is None or self.num_reductions > 1 else self._batch_ready
+        reduced = iter(self._exchange(present, batch_ready))
         return [None if g is None else next(reduced) for g in gradients]
 
     def average_assigned(self) -> None:
         """Makes what layers assigned since the last exchange the mean over rows. Must be called by every replica."""
         self._exchange([])
 
-    def _exchange(self, tensors: list[Any]) -> list[Any]:
+    def _exchange(self, tensors: list[Any], batch_ready: tf.Tensor | None = None) -> list[Any]:
         averaged = [v for v in self._to_average.values() if CopyView.read(self, v) is not None]
         added_up = list(self._to_add_up.values())
         self._to_average.clear()
         self._to_add_up.clear()
         shares = [self.weighted(tf.convert_to_tensor(CopyView.read(self, v))) for v in averaged]
         parts = [self.silence_if_empty(tf.cast(CopyView.read(self, v) - before, tf.int64)) for v, before in added_up]
-        sums = iter(managed_strategies.exchange_of(self.strategy).sum([*tensors, *shares, *parts]))
+        exchange = managed_strategies.exchange_of(self.strategy)
+        sums = iter(exchange.sum([*tensors, *shares, *parts], batch_ready=batch_ready))
         reduced = [next(sums) for _ in tensors]
         self._exchanged = [r.values if isinstance(r, tf.IndexedSlices) else r for r in reduced]
         for variable in averaged:

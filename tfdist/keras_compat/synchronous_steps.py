@@ -94,20 +94,27 @@ class SynchronousStep:
         self.num_reductions = 0
 
     @_no_autograph
-    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor]) -> Outcome:
-        """Runs the step on one element of the input pipeline (see row_sharding.py)."""
+    def __call__(self, element: tuple[Any, tf.Tensor, tf.Tensor], batch_ready: tf.Tensor | None = None) -> Outcome:
+        """Runs the step on one element of the input pipeline (see row_sharding.py).
+
+        `batch_ready` is when the element was there, if the graph has waited for it.
+        """
         separate_graph_seeds(worker_position(self.strategy)[0])
         parts, num_rows, num_rows_global = element
 
         @_no_autograph
         def on_replica(data: Any, rows: tf.Tensor, local_index: Any) -> list[tf.Tensor]:
-            return self._on_replica(_without_optionals(data), rows, num_rows_global, int(local_index))
+            return self._on_replica(
+                _without_optionals(data), rows, num_rows_global, int(local_index), batch_ready=batch_ready
+            )
 
         outputs = self.strategy.run(on_replica, args=_per_replica(self.strategy, parts, num_rows))
         sums = [tf.add_n(self.strategy.experimental_local_results(v)) for v in outputs]
         return sums, tf.identity(num_rows_global)
 
-    def _on_replica(self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor, local_index: int) -> list[tf.Tensor]:
+    def _on_replica(
+        self, data: Any, rows: tf.Tensor, rows_global: tf.Tensor, local_index: int, *, batch_ready: tf.Tensor | None
+    ) -> list[tf.Tensor]:
         metrics = metric_variables(self.model)
         view = ReplicaView(
             self.strategy,
@@ -118,6 +125,7 @@ class SynchronousStep:
             metrics=metrics,
             metric_states=MetricStateCheck(self.model),
             layer_states=LayerStates(data, rows),
+            batch_ready=batch_ready,
         )
         output_losses = output_loss_variables(self.model)
         with entered(view):
@@ -253,13 +261,24 @@ class StepFunction:
     @_no_autograph
     def _run_split_steps(self, iterator: tf.data.Iterator) -> Outcome:
         rows = static_rows(iterator.element_spec)
-        return self._run(_no_autograph(lambda batch: self._one_step(take_share(self._strategy, batch, rows))), iterator)
+
+        @_no_autograph
+        def one_step(batch: Any, batch_ready: tf.Tensor | None = None) -> Outcome:
+            return self._one_step(take_share(self._strategy, batch, rows), batch_ready)
+
+        return self._run(one_step, iterator)
 
     @_no_autograph
-    def _run(self, one_step: Callable[[Any], Outcome], iterator: tf.data.Iterator) -> Outcome:
-        outcome = one_step(next(iterator))
+    def _run(self, one_step: Callable[..., Outcome], iterator: tf.data.Iterator) -> Outcome:
         steps = self._model.steps_per_execution
-        return outcome if steps == 1 else _loop(one_step, iterator, outcome, steps)
+        if steps > 1:  # whose batches are taken beside other steps
+            return _loop(one_step, iterator, one_step(next(iterator)), steps)
+        batch = next(iterator)
+        if not isinstance(exchange_of(self._strategy), TransportExchange):
+            return one_step(batch)
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            batch_ready = tf.timestamp()
+        return one_step(batch, batch_ready)
 
 
 def make_step_function(model: Any, step: Callable[[Any], Any]) -> StepFunction:

@@ -197,6 +197,8 @@ def _learn(watch: Watch, seen: Mapping[str, Seen], now: float) -> Watch:
         if before is not None and beat.num_beats > before.num_beats and not has_paused:
             # The interval that was seen lasted until the last look at least. Of those since then the mean is known.
             spent_s = beat.seconds[before.phase] - before.seconds[before.phase]
+            if before.phase == "step":  # in which a graph may have waited for its batch
+                spent_s += beat.seconds["input"] - before.seconds["input"]
             seen_s = 0.0 if watch.at is None else min(spent_s, watch.at - before.since)
             num_intervals = max(1, (beat.num_beats - before.num_beats) // 2)
             longest[before.phase] = max(longest.get(before.phase, 0.0), seen_s, spent_s / num_intervals)

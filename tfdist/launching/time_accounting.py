@@ -19,8 +19,8 @@ __all__ = ["PARTS", "Recovery", "TimeReport", "account"]
 PARTS = {
     "start-up": "processes that start, import and build, and what scripts do outside of fit, evaluate and predict",
     "tracing": "first calls of step functions",
-    "input": "taking the next batch, where Python takes it, as in elastic jobs",
-    "training": "steps without exchanges; the input, too, where the graph takes it",
+    "input": "waiting for the next batch, as far as it is known apart from the step",
+    "training": "steps without exchanges",
     "repeated work": "of these, steps that were done before and lost",
     "exchange": "exchanges between workers, and waiting for each other in them",
     "saves": "checkpoints, as far as training waited for them",

@@ -131,6 +131,14 @@ def test_a_long_interval_is_not_lost_among_short_ones():
     assert limit_of("input", HangRules(), watch.longest) == 390
 
 
+def test_a_step_whose_graph_waits_for_its_batch_may_wait_as_long_again():
+    """The task tells afterwards that 39 of the 40 s of its step were input."""
+    watch = watch_for({"w": seen("step", 0)}, 0, 40, HangRules())
+    later = Heartbeat(11, 8, "exchange", 40, {**ZEROS, "step": 1.0, "input": 39.0})
+    watch, _ = look(watch, HangRules(), {"w": Seen(later, "S", 0.0)}, 40)
+    assert watch.longest["step"] == 40
+
+
 def test_nobody_was_silent_while_the_machine_was_paused():
     tasks = {"worker 0": seen("exchange", 9.9), "worker 1": seen("step", 9.9)}
     watch = watch_for(tasks, 10, 11)

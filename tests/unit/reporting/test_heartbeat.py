@@ -10,6 +10,8 @@ import pytest
 
 from tfdist.cluster.heartbeats import heartbeat_file_name, parse_heartbeat
 from tfdist.cluster.job_reports import stacks_file_name
+from tfdist.reporting import heartbeat
+from tfdist.reporting.heartbeat import in_phase, note_batch_ready, seconds_by_phase
 
 pytestmark = pytest.mark.timeout(60)
 PROGRAM = """
@@ -95,3 +97,36 @@ def test_without_a_launcher_nothing_is_written(tmp_path):
     process = start(None)
     process.communicate("\n", timeout=30)
     assert process.returncode == 0
+
+
+class FakeTime:
+    now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return self.now + 1e9
+
+
+def test_what_a_graph_waited_for_its_batch_is_input(monkeypatch):
+    fake = FakeTime()
+    monkeypatch.setattr(heartbeat, "time", fake)
+    monkeypatch.setattr(heartbeat, "_clock", heartbeat._Clock())
+    with in_phase("step"):
+        fake.now += 5
+        ready = fake.time()
+        fake.now += 2
+        with in_phase("exchange"):
+            note_batch_ready(ready)
+            note_batch_ready(fake.time())  # one exchange has told it
+            fake.now += 1
+        fake.now += 3
+        with in_phase("exchange"):
+            note_batch_ready(0.0)  # not known
+    with in_phase("trace"):
+        fake.now += 4
+        with in_phase("exchange"):
+            note_batch_ready(fake.time())  # a first call is no input
+    spent = {phase: seconds for phase, seconds in seconds_by_phase().items() if seconds}
+    assert spent == pytest.approx({"input": 5, "step": 5, "exchange": 1, "trace": 4}, abs=1e-6)
