@@ -12,8 +12,8 @@ from benchmarks.workloads import WORKLOADS
 __all__ = ["EXCHANGE_CASE", "PROFILES", "REFERENCE", "SECTIONS", "Choice", "Measurement", "Profile", "plan_case_groups"]
 
 SECTIONS = (
-    *("steps", "devices", "all_reduce", "scaling", "callbacks", "checkpoints", "recovery", "parameter_servers"),
-    "start_up",
+    *("steps", "devices", "all_reduce", "scaling", "callbacks", "checkpoints", "checkpoint_overhead", "recovery"),
+    *("parameter_servers", "start_up"),
 )
 #: Beside which ratios are given, where it took part.
 REFERENCE = {
@@ -23,6 +23,7 @@ REFERENCE = {
     "scaling": "1 worker",
     "callbacks": NO_CALLBACK,
     "checkpoints": "tf.train.CheckpointManager",
+    "checkpoint_overhead": "tfdist fit, in turns in one process",
     "recovery": "tfdist, all started again",
     "parameter_servers": "tf_keras fit",
     "start_up": "",
@@ -133,6 +134,7 @@ def plan_case_groups(choice: Choice) -> list[list[Measurement]]:
         "scaling": _scaling,
         "callbacks": _callbacks,
         "checkpoints": _checkpoints,
+        "checkpoint_overhead": _checkpoint_overhead,
         "recovery": _recovery,
         "parameter_servers": _parameter_servers,
         "start_up": _start_up,
@@ -288,6 +290,11 @@ def _checkpoints(_: Choice) -> list[list[Measurement]]:
     }
     case = "100 MB every 20 steps"
     return [[Measurement("checkpoints", case, n, "checkpoint_saves", {"method": m}) for n, m in methods.items()]]
+
+
+def _checkpoint_overhead(choice: Choice) -> list[list[Measurement]]:
+    section, case, trained = "checkpoint_overhead", "small_dense, 2 workers", choice.train("small_dense")
+    return [[Measurement(section, case, REFERENCE[section], section, trained, workers=2)]]
 
 
 def _parameter_servers(choice: Choice) -> list[list[Measurement]]:

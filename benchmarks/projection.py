@@ -55,8 +55,8 @@ def report_projection(
         f"{gigabits_of_host:.1f} Gbit/s. It needs {host_ms_per_message * 1000:.0f} us for a message to and one from "
         "another worker.",
         "- The overhead of a step is that of the cases above.",
-        "- Nothing overlaps: the exchange begins when all gradients are there. They are dense float32, which is what "
-        "the transport sends with these batches.",
+        "- Nothing overlaps: the exchange begins when all gradients are there, of float32. Those of the transformer's "
+        "embedding are rows that all workers gather (by pairs in both columns).",
         "- Workers read their own rows (tf.data's FILE policy, or dataset functions), for which their numbers of rows "
         "are one more small exchange. By default each reads the global batch: `reading` is what that adds, in ms.",
         "- No stragglers, no lost packets, no congestion where many send to one. Above 500 workers the usual limit on "
@@ -79,7 +79,7 @@ def report_projection(
             for gigabits in GIGABITS:
                 network = Network(LATENCY_MS, 8e-6 / gigabits, host_ms_per_byte, host_ms_per_message)
                 for all_reduce in _ALGORITHMS.values():
-                    exchange = all_reduce(network, workers, costs.gradient_bytes)
+                    exchange = all_reduce(network, workers, costs.exchanged_bytes(workers))
                     step = alone + overhead.at(costs.gradient_bytes) + exchange + small_exchange_ms(network, workers)
                     cells.append(f"{format_ms(step)} ({alone / step:.0%})")
             reading = format_ms(costs.read_ms.beta * (workers - 1) * rows)

@@ -25,7 +25,7 @@ from benchmarks.step_time import (
     relative_error,
 )
 from benchmarks.tables import format_ms
-from benchmarks.workloads import WORKLOADS, gradient_bytes
+from benchmarks.workloads import WORKLOADS, gathered_bytes, gradient_bytes
 
 __all__ = ["Case", "Exchange", "fit_exchange", "predict_cases", "report_scaling"]
 
@@ -129,7 +129,9 @@ def _costs(medians: _Medians, model: str, cores: int, column: str = "wall") -> S
             (rows, n): ms for (rows, busy), ms in compute.items() for n in range(cores + 1, most + 1) if busy == cores
         }
         cores = max(cores, most)
-    return StepCosts(cores, compute, fit_line(read) if read else Line(0, 0), exchange, gradient_bytes(model))
+    return StepCosts(
+        cores, compute, fit_line(read) if read else Line(0, 0), exchange, gradient_bytes(model), gathered_bytes(model)
+    )
 
 
 def predict_cases(runs: Sequence[dict[str, Any]], cores: int, column: str = "wall") -> list[Case]:

@@ -87,7 +87,8 @@ class StepCosts:
         compute_ms: A step of a worker that trains alone, by its rows and by how many cores were busy.
         read_ms: Of reading one global batch, over its rows.
         exchange_ms: Of an all-reduce over bytes, by the number of workers.
-        gradient_bytes: What a step exchanges.
+        gradient_bytes: Of dense gradients, which a step sums.
+        gathered_bytes: Of a worker's rows of sparse gradients, which all workers gather.
         overhead_ms: See the head of this file.
     """
 
@@ -96,7 +97,15 @@ class StepCosts:
     read_ms: Line
     exchange_ms: Mapping[int, Line]
     gradient_bytes: int
+    gathered_bytes: int = 0
     overhead_ms: float = 0.0
+
+    def exchanged_bytes(self, workers: int) -> float:
+        """The size of a sum in which a worker sends as much as in a step.
+
+        A worker sends 2 (n - 1) / n of what is summed, and its own rows to n - 1 others.
+        """
+        return self.gradient_bytes + self.gathered_bytes * workers / 2
 
 
 def predict_step_ms(costs: StepCosts, workers: int, rows: int) -> float:
@@ -110,7 +119,7 @@ def predict_step_ms(costs: StepCosts, workers: int, rows: int) -> float:
     sharing = max(1.0, workers / costs.cores)
     compute = costs.compute_ms[rows, min(workers, costs.cores)]
     read = costs.read_ms.beta * (workers - 1) * rows
-    exchange = costs.exchange_ms[workers].at(costs.gradient_bytes)
+    exchange = costs.exchange_ms[workers].at(costs.exchanged_bytes(workers))
     return sharing * (compute + read + costs.overhead_ms) + exchange
 
 

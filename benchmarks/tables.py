@@ -17,6 +17,7 @@ _TITLES = {
     "scaling": "Scaling of tfdist's fit",
     "callbacks": "A training step of tfdist's fit with callbacks",
     "checkpoints": "Saving while training",
+    "checkpoint_overhead": "A step with FaultTolerantCheckpoint where no save is due",
     "recovery": "From the kill of a worker to the end of the next step",
     "parameter_servers": "A training step under parameter servers",
     "start_up": "Start-up",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LEARNING_RATE", "NUM_BATCHES", "WORKLOADS", "Workload", "fixed_data", "gradient_bytes"]
+__all__ = ["LEARNING_RATE", "NUM_BATCHES", "WORKLOADS", "Workload", "fixed_data", "gathered_bytes", "gradient_bytes"]
 
 LEARNING_RATE = 1e-3
 #: Different batches in memory; an epoch goes over them again and again.
@@ -41,11 +41,15 @@ WORKLOADS = {
 
 
 def gradient_bytes(model: str) -> int:
-    """What all gradients take, dense, in float32.
+    """What the dense gradients take, in float32: all but an embedding's."""
+    embedding = VOCABULARY * WIDTH if model == "transformer" else 0
+    return 4 * (WORKLOADS[model].parameters - embedding)
 
-    With the workload's batch, tfdist makes the embedding's sparse gradient dense, too: gathered it would be larger.
-    """
-    return 4 * WORKLOADS[model].parameters
+
+def gathered_bytes(model: str) -> int:
+    """What a worker's rows of an embedding's gradient take, with their indices of 4 bytes, which all workers gather."""
+    num_rows = WORKLOADS[model].batch * SEQUENCE if model == "transformer" else 0
+    return 4 * num_rows * (WIDTH + 1)
 
 
 def fixed_data(model: str, global_batch: int) -> tuple[Any, Any]:
