@@ -64,6 +64,7 @@ def _draw(constant: list[dict[str, float]], elastic: list[dict[str, float]], fil
     losses.legend()
     members.step(*_series(elastic, "members"), where="mid", color="C3")
     members.set_ylim(0, 4.5)
+    members.set_yticks(range(5))
     members.set_ylabel("workers")
     members.set_xlabel("step")
     figure.tight_layout()
