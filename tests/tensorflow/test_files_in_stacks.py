@@ -71,7 +71,10 @@ def test_a_generator_that_keras_reads(tmp_path):
 
     model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    assert place_while(lambda: model.fit(generate(), verbose=0, shuffle=False, steps_per_epoch=2), where, tmp_path) == "its input pipeline"
+    assert (
+        place_while(lambda: model.fit(generate(), verbose=0, shuffle=False, steps_per_epoch=2), where, tmp_path)
+        == "its input pipeline"
+    )
 
 
 def test_a_function_that_the_step_calls(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfdist.communication.step_timings import PARTS
+from tfdist.balancing import COLUMNS
 from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.communication.transports import TimeLimit, form_group, listen
 from tfdist.errors import ArgumentError
@@ -164,21 +164,26 @@ def test_timings_travel_with_the_first_sum(on_both, dtypes):
 
     def run(exchange, rank):
         tensors = [tf.constant(value) for value in values(rank, dtypes)]
-        ready = tf.constant(0.0, tf.float64)
+        own_batch = tf.constant([0.0, 3.0 + rank], tf.float64)
         without = exchange.sum(tensors)
+        tables = []
+        exchange.timings.observers.append(lambda table: tables.append(table.copy()))
         recorded = record_exchanges(exchange)
-        timed = tf.function(lambda tensors: exchange.sum(tensors, batch_ready=ready))(tensors)
+        timed = tf.function(lambda tensors: exchange.sum(tensors, own_batch=own_batch))(tensors)
         for one, other in zip(timed, without, strict=True):
             np.testing.assert_array_equal(one, other)
-        tables = sum(shapes[-1] == (2, len(PARTS)) for shapes in recorded)
-        return tables, exchange.timings.num_tables, exchange.timings.latest.shape
+        assert sum(shapes[-1] == (2, len(COLUMNS)) for shapes in recorded) == 1
+        (table,) = tables
+        return table.shape, table[:, COLUMNS.index("rows")].tolist()
 
-    assert on_both(run) == [(1, 1, (2, len(PARTS)))] * 2
+    assert on_both(run) == [((2, len(COLUMNS)), [3.0, 4.0])] * 2
 
 
 def test_no_timings_travel_where_nothing_could_carry_them(on_both):
     def run(exchange, rank):
-        total = exchange.sum([tf.constant([1, 2])], batch_ready=tf.constant(0.0, tf.float64))
-        return total[0].numpy().tolist(), exchange.timings.latest
+        tables = []
+        exchange.timings.observers.append(tables.append)
+        total = exchange.sum([tf.constant([1, 2])], own_batch=tf.constant([0.0, 1.0], tf.float64))
+        return total[0].numpy().tolist(), tables
 
-    assert on_both(run) == [([2, 4], None)] * 2
+    assert on_both(run) == [([2, 4], [])] * 2

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tfdist.callbacks.fault_tolerant_checkpoint import FaultTolerantCheckpoint
+    from tfdist.callbacks.load_balance_monitor import LoadBalanceMonitor
 
-__all__ = ["FaultTolerantCheckpoint"]
+__all__ = ["FaultTolerantCheckpoint", "LoadBalanceMonitor"]
 
-_MODULE_OF = {"FaultTolerantCheckpoint": "tfdist.callbacks.fault_tolerant_checkpoint"}
+_MODULE_OF = {
+    "FaultTolerantCheckpoint": "tfdist.callbacks.fault_tolerant_checkpoint",
+    "LoadBalanceMonitor": "tfdist.callbacks.load_balance_monitor",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -24,14 +24,14 @@ class Exchange(Protocol):
     #: The error of the project's that ended an exchange, if any.
     failure: TfdistError | None
 
-    def sum(self, tensors: Sequence[Gradient], *, batch_ready: tf.Tensor | None = None) -> list[Gradient]:
+    def sum(self, tensors: Sequence[Gradient], *, own_batch: tf.Tensor | None = None) -> list[Gradient]:
         """Returns the sums, in the order and shapes given. `tf.IndexedSlices` may come back dense.
 
         Args:
             tensors: What to sum.
-            batch_ready: Of the exchange of gradients: when the step's batch was there, a float64 scalar of
-                `tf.timestamp`, or 0 where that is not known. Then the replicas tell each other what they spend their
-                time on, if the exchange can.
+            own_batch: Of the exchange of gradients, a float64 vector: when this replica's batch was there, by
+                `tf.timestamp`, or 0 where that is not known; and how many rows it has. With it the replicas tell each
+                other what they spend their time on, if the exchange can.
         """
         ...
 
@@ -45,7 +45,7 @@ class CollectiveExchange:
 
     failure: TfdistError | None = None
 
-    def sum(self, tensors: Sequence[Gradient], *, batch_ready: tf.Tensor | None = None) -> list[Gradient]:  # noqa: ARG002
+    def sum(self, tensors: Sequence[Gradient], *, own_batch: tf.Tensor | None = None) -> list[Gradient]:  # noqa: ARG002
         """Sums tensors of any dtypes, one collective for each dtype; see `Exchange`. No timings travel."""
         if not tensors:
             return []

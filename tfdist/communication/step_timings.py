@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from tfdist.balancing import COLUMNS
 from tfdist.communication.transports.interface import Array
 from tfdist.reporting.heartbeat import seconds_by_phase
 
-__all__ = ["PARTS", "StepTimings"]
+__all__ = ["StepTimings"]
 
-#: Phases of a heartbeat (tfdist/cluster/heartbeats.py). What is `outside` of training and `trace` are not told.
-PARTS = ("input", "step", "exchange", "save", "other")
+#: The column of each phase of a heartbeat (tfdist/cluster/heartbeats.py); what is `outside` of training is not told.
+_COLUMN_OF = {"input": "input", "step": "compute", "save": "save", "other": "other"} | {
+    name: name for name in ("exchange", "trace")
+}
+_PHASE_COLUMNS = [COLUMNS.index(column) for column in _COLUMN_OF.values()]
+_ROWS = COLUMNS.index("rows")
 
 
 class StepTimings:
-    """The timings that travel with the gradients.
+    """The table that travels with the gradients: a row for each member in the order of ranks, `COLUMNS` of numbers.
 
     Every member fills in its own row and zeros for the others, so that the sum is the table of all. A row tells of the
     time since the member's row before: of the rest of the last step, what came between, and this step so far.
 
     Attributes:
-        latest: Seconds, a row for each member in the order of ranks and a column for each of `PARTS`; None before the
-            first exchange.
-        num_tables: How many tables have come.
+        observers: Called with every table, in the order of the steps, by the thread that exchanges. They must be quick,
+            and keep no reference to the table but a copy.
     """
 
     def __init__(self) -> None:
-        self.latest: Array | None = None
-        self.num_tables = 0
-        self._told = np.zeros(len(PARTS))
+        self.observers: list[Callable[[Array], None]] = []
+        self._told = np.zeros(len(_COLUMN_OF))
 
-    def own_table(self, rank: int, num_members: int, dtype: np.dtype[np.generic]) -> Array:
+    def own_table(self, rank: int, num_members: int, rows: float, dtype: np.dtype[np.generic]) -> Array:
         """The table with this member's row filled in."""
         totals = seconds_by_phase()
-        now = np.array([totals[part] for part in PARTS])
-        table = np.zeros((num_members, len(PARTS)), dtype)
-        table[rank] = now - self._told
+        now = np.array([totals[phase] for phase in _COLUMN_OF])
+        table = np.zeros((num_members, len(COLUMNS)), dtype)
+        table[rank, _PHASE_COLUMNS] = now - self._told
+        table[rank, _ROWS] = rows
         self._told = now
         return table
 
     def take(self, table: Array) -> None:
-        """Takes the table of all members, and copies it."""
-        self.latest = table.astype(np.float64)
-        self.num_tables += 1
+        """Shows the table of all members to the observers."""
+        for observer in self.observers:
+            observer(table)

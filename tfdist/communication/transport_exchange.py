@@ -37,7 +37,7 @@ class TransportExchange:
         #: What the members spent their time on.
         self.timings = StepTimings()
 
-    def sum(self, tensors: Sequence[Any], *, batch_ready: tf.Tensor | None = None) -> list[Any]:
+    def sum(self, tensors: Sequence[Any], *, own_batch: tf.Tensor | None = None) -> list[Any]:
         """Sums tensors of numeric dtypes; see `Exchange`.
 
         `tf.IndexedSlices` are gathered: the rows of all replicas stand one after the other, in the order of the ranks.
@@ -62,10 +62,10 @@ class TransportExchange:
             values = [tf.convert_to_tensor(tensors[p]) for p in positions]
             sizes = [_static_bytes(value) or 0 for value in values]
             for bucket in _last_first(sizes) if self.transport.crosses_network else [range(len(values))]:
-                timed = batch_ready if dtype in (tf.float32, tf.float64) else None
+                timed = own_batch if dtype in (tf.float32, tf.float64) else None
                 for k, total in zip(bucket, self._sum_packed([values[k] for k in bucket], timed), strict=True):
                     sums[positions[k]] = total
-                batch_ready = None if timed is not None else batch_ready
+                own_batch = None if timed is not None else own_batch
         for position in sparse:
             sums[position] = self._gather_slices(tensors[position])
         return sums
@@ -86,31 +86,29 @@ class TransportExchange:
         with in_phase("exchange"):
             return self.transport.all_reduce_sum([array])[0]
 
-    def _sum_packed(self, values: list[tf.Tensor], batch_ready: tf.Tensor | None) -> list[tf.Tensor]:
+    def _sum_packed(self, values: list[tf.Tensor], own_batch: tf.Tensor | None) -> list[tf.Tensor]:
         """Sums dense tensors of one dtype. In a graph, small ones go through Python as one array."""
         sizes = [] if tf.executing_eagerly() else [_static_bytes(value) for value in values]
         small = [k for k, size in enumerate(sizes) if size is not None and size < _SMALL_BYTES]
         if len(small) < 2:
-            return self._sum_dense(*values, batch_ready=batch_ready)
+            return self._sum_dense(*values, own_batch=own_batch)
         large = [k for k in range(len(values)) if k not in set(small)]
         shapes = [values[k].shape.as_list() for k in small]
         with tf.device("CPU:0"):
             packed = tf.concat([tf.reshape(values[k], [-1]) for k in small], axis=0)
             checksum = zlib.crc32(repr(shapes).encode())
             packed_first = [packed, *(values[k] for k in large)]
-            total, *sums = self._sum_dense(*packed_first, checksum=checksum, batch_ready=batch_ready)
+            total, *sums = self._sum_dense(*packed_first, checksum=checksum, own_batch=own_batch)
             parts = tf.split(total, [math.prod(shape) for shape in shapes])
             parts = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
         by_position = dict(zip([*small, *large], [*parts, *sums], strict=True))
         return [by_position[k] for k in range(len(values))]
 
-    def _sum_dense(
-        self, *values: tf.Tensor, checksum: int = 0, batch_ready: tf.Tensor | None = None
-    ) -> list[tf.Tensor]:
-        if batch_ready is None:
+    def _sum_dense(self, *values: tf.Tensor, checksum: int = 0, own_batch: tf.Tensor | None = None) -> list[tf.Tensor]:
+        if own_batch is None:
             exchange, more = functools.partial(self.transport.all_reduce_sum, checksum=checksum), []
         else:
-            exchange, more = functools.partial(self._sum_timed, checksum=checksum), [batch_ready]
+            exchange, more = functools.partial(self._sum_timed, checksum=checksum), [own_batch]
 
         @tf.custom_gradient
         def differentiable(*values: tf.Tensor) -> Any:
@@ -125,10 +123,11 @@ class TransportExchange:
         return list(sums) if isinstance(sums, (list, tuple)) else [sums]
 
     def _sum_timed(self, arrays: Sequence[Array], *, checksum: int) -> list[Array]:
-        """Sums all arrays but the last one, which is when the step's batch was ready. The timings travel along."""
-        *parts, batch_ready = arrays
-        note_batch_ready(float(batch_ready))
-        table = self.timings.own_table(self.transport.rank, self.transport.num_members, parts[0].dtype)
+        """Sums all arrays but the last one, which tells of this member's batch. The timings travel along."""
+        *parts, (ready, rows) = arrays
+        note_batch_ready(float(ready))
+        transport = self.transport
+        table = self.timings.own_table(transport.rank, transport.num_members, float(rows), parts[0].dtype)
         *sums, table = self.transport.all_reduce_sum([*parts, table], checksum=checksum)
         self.timings.take(table)
         return sums

@@ -115,7 +115,7 @@ class ReplicaView(CopyView):
         metrics: The variables of the model's metrics. Their states stay on the replica.
         metric_states: Looks at the updates of metrics, where the step has any.
         layer_states: Looks at the updates of integer variables by layers, where the step trains or evaluates.
-        batch_ready: When the batch was there, for which the graph has waited; see `Exchange.sum`. None if not known.
+        batch_ready: When the batch was there, for which the graph has waited; None if not known.
     """
 
     def __init__(
@@ -249,16 +249,16 @@ class ReplicaView(CopyView):
         if self.may_be_empty:
             # A loss that is a sum, not a mean, is not scaled, so the stand-in row must be silenced here.
             present = _zeros_unless(self.num_rows > 0, present)
-        unknown = tf.constant(0.0, tf.float64)
-        batch_ready = unknown if self._batch_ready is None or self.num_reductions > 1 else self._batch_ready
-        reduced = iter(self._exchange(present, batch_ready))
+        is_known = self._batch_ready is not None and self.num_reductions == 1
+        ready = self._batch_ready if is_known else tf.constant(0.0, tf.float64)
+        reduced = iter(self._exchange(present, tf.stack([ready, tf.cast(self.num_rows, tf.float64)])))
         return [None if g is None else next(reduced) for g in gradients]
 
     def average_assigned(self) -> None:
         """Makes what layers assigned since the last exchange the mean over rows. Must be called by every replica."""
         self._exchange([])
 
-    def _exchange(self, tensors: list[Any], batch_ready: tf.Tensor | None = None) -> list[Any]:
+    def _exchange(self, tensors: list[Any], own_batch: tf.Tensor | None = None) -> list[Any]:
         averaged = [v for v in self._to_average.values() if CopyView.read(self, v) is not None]
         added_up = list(self._to_add_up.values())
         self._to_average.clear()
@@ -266,7 +266,7 @@ class ReplicaView(CopyView):
         shares = [self.weighted(tf.convert_to_tensor(CopyView.read(self, v))) for v in averaged]
         parts = [self.silence_if_empty(tf.cast(CopyView.read(self, v) - before, tf.int64)) for v, before in added_up]
         exchange = managed_strategies.exchange_of(self.strategy)
-        sums = iter(exchange.sum([*tensors, *shares, *parts], batch_ready=batch_ready))
+        sums = iter(exchange.sum([*tensors, *shares, *parts], own_batch=own_batch))
         reduced = [next(sums) for _ in tensors]
         self._exchanged = [r.values if isinstance(r, tf.IndexedSlices) else r for r in reduced]
         for variable in averaged:
