@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PROGRAMS = {"python": [sys.executable], "tfdist": [sys.executable, "-m", "tfdist"]}
 TIME_LIMIT_S = 200
+#: Commands that start the job of another one once more, with an option that other tests have: in the campaign.
+VARIANTS = ("--log-dir", "--max-restarts")
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -33,9 +36,12 @@ def all_blocks(language: str) -> list[tuple[Path, str]]:
     return [(page, block) for page in PAGES for block in blocks(page, language)]
 
 
-def all_commands() -> list[tuple[Path, str]]:
+def all_commands() -> list[Any]:
     lines = [(page, line) for page, block in all_blocks("console") for line in block.splitlines()]
-    return [(page, line.removeprefix("$ ")) for page, line in lines if line.startswith("$ ")]
+    commands = [(page, line.removeprefix("$ ")) for page, line in lines if line.startswith("$ ")]
+    is_variant = [any(option in command for option in VARIANTS) for _, command in commands]
+    marks = [[pytest.mark.campaign] if variant else [] for variant in is_variant]
+    return [pytest.param(*each, marks=mark) for each, mark in zip(commands, marks, strict=True)]
 
 
 def run(command: list[str], directory: Path) -> None:

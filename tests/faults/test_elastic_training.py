@@ -102,6 +102,7 @@ def test_undisturbed(tmp_path, undisturbed):
     assert_equal_to(undisturbed, tmp_path, 3)
 
 
+@pytest.mark.campaign
 def test_workers_are_killed_between_steps(tmp_path, undisturbed):
     """The first member, the second and another one: the logs, too, are those of one device."""
     kills = {"worker 0": 11, "worker 1": 12, "worker 2": 27}

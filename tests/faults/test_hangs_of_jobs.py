@@ -70,7 +70,7 @@ def test_an_elastic_job_goes_on_without_the_culprit(tmp_path, kind):
     assert said.count("trained") == 1
 
 
-@pytest.mark.parametrize("kind", chosen("stopped"))
+@pytest.mark.parametrize("kind", chosen())
 def test_a_job_is_started_again_after_a_hang(tmp_path, kind):
     status, said = run_job(tmp_path, kind, "--workers", "3", "--max-restarts", "1")
     assert_diagnosed(said, kind, is_elastic=False)

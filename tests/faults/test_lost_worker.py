@@ -32,7 +32,7 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize("lost", ["worker 0", "worker 1"])
+@pytest.mark.parametrize("lost", ["worker 0", pytest.param("worker 1", marks=pytest.mark.campaign)])
 def test_the_others_name_it(lost):
     with LocalCluster(workers=3, script=SCRIPT, time_limit_s=150) as cluster:
         cluster.wait_for(lambda: "step 5\n" in cluster.stdout(lost), f"{lost} to be training")

@@ -57,7 +57,7 @@ TRAIN = """
 """
 
 
-@pytest.mark.parametrize("killed", ["worker 0", "worker 1"])
+@pytest.mark.parametrize("killed", [pytest.param("worker 0", marks=pytest.mark.campaign), "worker 1"])
 def test_a_worker_that_dies_and_comes_back(tmp_path, killed):
     note = tmp_path / "fault"
     with LocalCluster(workers=2, ps=1, script=TRAIN, env={"FAULT_NOTE": str(note)}, time_limit_s=200) as cluster:

@@ -30,7 +30,9 @@ def run(directory, workers, **plan):
     return found[0], results["worker 0"].stderr
 
 
-@pytest.mark.parametrize("kind", ["compute", "input", "other", "rows"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.campaign) for kind in ("input", "other")), "rows"]
+)
 def test_the_slow_worker_is_named(tmp_path, kind):
     found, said = run(tmp_path, 2, kind=kind, worker="worker 1")
     ((worker, part, without_s, step_s),) = found["stragglers"]
@@ -48,10 +50,12 @@ def test_nothing_is_said_where_all_is_well(tmp_path):
     assert "is slow in" not in said
 
 
-def test_the_event_log_has_it(tmp_path):
+def test_a_slow_step_and_the_event_log(tmp_path):
     plan = json.dumps({"kind": "compute", "worker": "worker 0"})
     command = [sys.executable, "-m", "tfdist", "run", "--workers", "2", "--log-dir", str(tmp_path / "logs")]
-    subprocess.run([*command, str(SCRIPT), str(tmp_path), plan], check=True, timeout=200, capture_output=True)
+    job = [*command, str(SCRIPT), str(tmp_path), plan]
+    said = subprocess.run(job, check=True, timeout=200, capture_output=True, text=True).stderr
+    assert "worker 0 is slow in " in said
     events = [parse_event(line) for line in (tmp_path / "logs" / LOG_NAME).read_text().splitlines()]
     (found,) = (event.fields for event in events if event.event == "straggler")
     assert (found["worker"], found["is_slow"], found["part"]) == ("worker 0", True, "compute")

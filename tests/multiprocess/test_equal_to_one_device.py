@@ -106,7 +106,10 @@ TRANSPORTS = {
 }
 
 
-@pytest.mark.parametrize(("workers", "transport"), [(2, "tcp"), (2, "tcp-sockets"), (2, "collective"), (4, "tcp")])
+@pytest.mark.parametrize(
+    ("workers", "transport"),
+    [(2, "tcp"), pytest.param(2, "tcp-sockets", marks=pytest.mark.campaign), (2, "collective"), (4, "tcp")],
+)
 def test_workers_agree_with_one_device(directory, right, workers, transport):
     path = directory / f"workers-{workers}-{transport}"
     arguments = ["workers", str(path)]

@@ -67,6 +67,7 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Begins to listen."""
+        self._stop_listening()  # a `fit` that was broken off has not
         strategy = self.model.distribute_strategy
         exchange = exchange_of(strategy) if is_managed(strategy) else None
         if not isinstance(exchange, TransportExchange):
@@ -93,10 +94,9 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
         """Stops listening."""
-        self.stop_listening()
+        self._stop_listening()
 
-    def stop_listening(self) -> None:
-        """Stops listening, as after a `fit` that was broken off."""
+    def _stop_listening(self) -> None:
         if self._exchange is not None and self._take in self._exchange.timings.observers:
             self._exchange.timings.observers.remove(self._take)
         self._exchange = None
