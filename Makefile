@@ -6,8 +6,10 @@ VENV := .venv
 # The old end of the supported window (docs/design/supported-versions.md), and the tests that `make test` runs there.
 OLD_VENV := .venv-old-end
 OLD_END := 'tensorflow==2.18.*' 'keras==3.8.*'
-OLD_END_TESTS := tests/unit tests/tensorflow tests/recipes \
+OLD_END_TESTS := tests/tensorflow tests/recipes \
 	--ignore tests/tensorflow/test_random_models.py --ignore tests/tensorflow/test_tf_keras_oracle.py
+# A part by itself, so that the parts that run side by side take about as long.
+EXACTNESS_TESTS := tests/tensorflow tests/verification
 # TensorFlow 2.18 is built for Python 3.10 to 3.12: the first of these that is one of them.
 OLD_PYTHON := $(shell for python in $(PYTHON) python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$python && break; \
@@ -17,7 +19,7 @@ QUICKSTART_LOGS := .quickstart
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help quickstart test test-matrix test-newest test-old-end check lint campaign benchmark clean
+.PHONY: help quickstart test test-matrix test-newest test-exactness test-old-end check lint campaign benchmark clean
 
 help:
 	@echo 'make quickstart   make an environment in $(VENV) and train the digits recipe on two workers'
@@ -34,13 +36,16 @@ quickstart: $(VENV)/.recipes
 	@echo "Trained on two workers: $$(grep -h '^test_accuracy=' $(QUICKSTART_LOGS)/*.log)"
 	@echo "The output of each worker: $$(ls $(QUICKSTART_LOGS)/*.log | tr '\n' ' ')"
 
-test: test-matrix test-newest test-old-end
+test: test-matrix test-newest test-exactness test-old-end
 
 test-matrix: $(VENV)/.test
 	$(VENV)/bin/python -m pytest --durations 10 tests/matrix
 
 test-newest: $(VENV)/.test
-	$(VENV)/bin/python -m pytest --durations 60 --ignore tests/matrix
+	$(VENV)/bin/python -m pytest --durations 40 --ignore tests/matrix $(addprefix --ignore ,$(EXACTNESS_TESTS))
+
+test-exactness: $(VENV)/.test
+	$(VENV)/bin/python -m pytest --durations 20 $(EXACTNESS_TESTS)
 
 ifneq ($(OLD_PYTHON),)
 test-old-end: $(OLD_VENV)/.test

@@ -126,7 +126,8 @@ def test_workers_are_killed_within_steps(tmp_path, undisturbed):
     assert [max(rounds[step]) for step in (11, 12, 27)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("sgd", [True, pytest.param(False, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("sgd", [True, False])
 def test_workers_are_killed_at_random(tmp_path, undisturbed, sgd):
     """The chief included. A step may be interrupted; logs may lack the rows that a lost worker had in one step."""
     victims = random.sample(range(4), 2)

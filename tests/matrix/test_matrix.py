@@ -18,13 +18,13 @@ TABLE = all_cases()
 
 
 def in_sample(number, case, strategy):
-    """Wide cases run in the main columns; of the others each is in `mirrored` or `multi`, and each fifth in `ps`."""
+    """Wide cases run in the main columns; of the others each is in `mirrored` or `multi`, and each tenth in `ps`."""
     if strategy not in ("mirrored", "multi", "ps"):
         return False
     others = [column for column in ("mirrored", "multi") if column in case.columns()]
     if case.wide or case.errors:
         return True
-    return number % 5 == 0 if strategy == "ps" else strategy == others[number % len(others)]
+    return number % 10 == 0 if strategy == "ps" else strategy == others[number % len(others)]
 
 
 CELLS = [

@@ -63,11 +63,11 @@ def subclass():
         adam_with_clipping_and_loss_scale,
         dropout,
         batch_normalization,
-        gradients_that_cancel_out,
-        layer_that_keeps_a_mean,
+        pytest.param(gradients_that_cancel_out, marks=pytest.mark.campaign),
+        pytest.param(layer_that_keeps_a_mean, marks=pytest.mark.campaign),
         own_train_step,
         half_precision,
-        subclass,
+        pytest.param(subclass, marks=pytest.mark.campaign),
     ],
 )
 def test_no_finding(compare, build_fn):

@@ -90,9 +90,9 @@ class OwnSequence(keras.utils.PyDataset):
         (mean_of_embeddings, ragged_rows),
         (masked_tokens, rows_padded_to_the_longest_of_their_batch),
         (sparse, sparse_rows),
-        (dense, no_weights),
+        pytest.param(dense, no_weights, marks=pytest.mark.campaign),
         pytest.param(dense, generator, marks=pytest.mark.campaign),
-        (dense, OwnSequence),
+        pytest.param(dense, OwnSequence, marks=pytest.mark.campaign),
     ],
 )
 def test_no_finding(compare, build_fn, make_data):
