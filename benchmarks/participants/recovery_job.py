@@ -45,6 +45,8 @@ def measure(place: Place, kind: str) -> dict[str, Any]:
     )
     try:
         status = process.wait(_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{kind} had not ended after {_LIMIT_S:.0f} s") from None
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
