@@ -112,7 +112,11 @@ def check_equal(directory, kind, plans):
     ("kind", "plans"),
     [
         ("mirrored", [{"task": "all", "steps": 7}, {"task": "all", "operation": 14}]),
-        pytest.param("2 workers", [{"task": "worker 1", "steps": 5}, {"task": "worker 0", "operation": 9}], marks=pytest.mark.campaign),
+        pytest.param(
+            "2 workers",
+            [{"task": "worker 1", "steps": 5}, {"task": "worker 0", "operation": 9}],
+            marks=pytest.mark.campaign,
+        ),
     ],
 )
 def test_killed_twice(tmp_path, kind, plans):

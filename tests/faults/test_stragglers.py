@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tfdist.cluster.job_events import LOG_NAME, parse_event
@@ -13,6 +14,7 @@ from tfdist.testing import LocalCluster
 pytestmark = pytest.mark.timeout(300)
 SCRIPT = Path(__file__).with_name("straggling_training.py")
 PART_OF = {"rows": "compute"}
+ROWS = 24  # as in the script
 
 
 def run(directory, workers, **plan):
@@ -42,6 +44,26 @@ def test_the_slow_worker_is_named(tmp_path, kind):
     assert "worker 1 is slow in " in said
     if kind == "rows":
         assert "It has 24.0 rows a step, the others 6.0" in said
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.campaign)])
+def test_rows_move_from_a_worker_of_half_the_speed(tmp_path, workers):
+    """Shares become those of the speeds; the rows of a step and the weights are those of one device."""
+    plan = {"kind": "speed", "worker": "worker 1", "rebalance": True, "epochs": 4}
+    found, said = run(tmp_path, workers, **plan)
+    assert "Shares of the global batch from now on: " in said
+    speeds = [1 / 2 if rank == 1 else 1 for rank in range(workers)]
+    ideal = [ROWS * speed / sum(speeds) for speed in speeds]
+    assert found["rows"] == pytest.approx(ideal, abs=2)
+    ledgers = [(tmp_path / f"ledger worker {rank}").read_text().splitlines() for rank in range(workers)]
+    steps = [" ".join(lines).split() for lines in zip(*ledgers, strict=True)]
+    assert steps == [[str((step * ROWS + row) % (40 * ROWS)) for row in range(ROWS)] for step in range(160)]
+    alone = [sys.executable, str(SCRIPT), str(tmp_path), json.dumps(plan)]
+    subprocess.run(alone, check=True, timeout=200, capture_output=True)
+    right, *others = (np.load(tmp_path / f"weights {task}.npz") for task in ("alone", "worker 0", "worker 1"))
+    for weights in others:
+        for name in right.files:
+            np.testing.assert_allclose(weights[name], right[name], rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_is_said_where_all_is_well(tmp_path):

@@ -2,6 +2,7 @@
 
 from tfdist.balancing.costs import Cost, cost_of
 from tfdist.balancing.rule import Judge, Judgement, Rules, Straggler
+from tfdist.balancing.shares import next_shares
 from tfdist.balancing.text import describe_judgement, describe_straggler, format_table
 from tfdist.balancing.window import COLUMNS, PARTS, Window, summarize_steps
 
@@ -18,5 +19,6 @@ __all__ = [
     "describe_judgement",
     "describe_straggler",
     "format_table",
+    "next_shares",
     "summarize_steps",
 ]

@@ -13,8 +13,9 @@ __all__ = ["COLUMNS", "PARTS", "Window", "summarize_steps"]
 
 #: Where a worker's time goes, besides exchanges.
 PARTS = ("input", "compute", "save", "other")
-#: The columns of a table: seconds of each part, of exchanges and of traces, and the rows of the worker's batch.
-COLUMNS = (*PARTS, "exchange", "trace", "rows")
+#: The columns of a table: seconds of each part, of exchanges and of traces, the rows of the worker's batch, and the
+#: share of the next global batch that it gets (0 where shares are equal, always).
+COLUMNS = (*PARTS, "exchange", "trace", "rows", "share")
 _EXCHANGE, _TRACE, _ROWS = (COLUMNS.index(name) for name in ("exchange", "trace", "rows"))
 _MOST_LEFT_OUT = 16  # with more workers, one of them changes the median of all too little to leave it out
 _SIGMA = 1.4826  # median absolute deviations of a normal distribution in a standard deviation

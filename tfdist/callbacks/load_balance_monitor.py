@@ -10,10 +10,11 @@ import keras
 import numpy as np
 from absl import logging
 
-from tfdist.balancing import Judge, Judgement, Rules, describe_straggler, summarize_steps
+from tfdist.balancing import Judge, Judgement, Rules, describe_straggler, next_shares, summarize_steps
 from tfdist.callbacks.load_balance_report import LoadBalanceReport
 from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.errors import ArgumentError, describe_problem
+from tfdist.keras_compat.batch_shares import BatchShares, batch_shares
 from tfdist.keras_compat.managed_strategies import elastic_group, exchange_of, is_chief, is_managed
 from tfdist.reporting.events import report_event
 
@@ -34,16 +35,26 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
     At the end of an epoch in which something is wrong, the chief prints a table and what to do. When a straggler is
     found or is none any more, an event `straggler` goes to the job's event log.
 
+    With `rebalance=True` the shares of the global batch follow what each worker can compute: a straggler gets fewer
+    rows, from a quarter of an equal share on, and the others more. The global batch and its gradient stay what they
+    are, and every row is trained on once. New shares hold from the same step on all workers, and an event `rebalanced`
+    tells of them. They begin equal in a new process, and when members of an elastic job come or go. Where workers have
+    batches of their own (FILE policy, dataset functions) nothing can be moved, which a warning says.
+
     Args:
         window_steps: Steps of a window, at least 5.
         tolerance: By which share a worker may take longer than the others, above 0.
+        rebalance: Whether to move rows from stragglers to the others.
         verbose: 0: prints nothing. 1: prints when something is wrong. 2: prints at the end of each epoch.
 
     Attributes:
         judgement: Of the newest window; None before the first. The same on all workers.
+        rebalances: As `rebalance`; the steps are built accordingly.
     """
 
-    def __init__(self, *, window_steps: int = 20, tolerance: float = 0.25, verbose: int = 1) -> None:
+    def __init__(
+        self, *, window_steps: int = 20, tolerance: float = 0.25, rebalance: bool = False, verbose: int = 1
+    ) -> None:
         super().__init__()
         if window_steps < 5 or not tolerance > 0:
             raise ArgumentError(
@@ -55,12 +66,15 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
                 )
             )
         self._window_steps, self._rules, self._verbose = window_steps, Rules(tolerance=tolerance), verbose
+        self.rebalances = rebalance
         self._exchange: TransportExchange | None = None
+        self._batch_shares: BatchShares | None = None
         self._num_to_skip = 0
-        self._begin_anew(0)
+        self._begin_anew((0, 0))
 
-    def _begin_anew(self, num_workers: int) -> None:
-        self._num_workers = num_workers
+    def _begin_anew(self, members: tuple[int, int]) -> None:
+        self._members = members
+        self._shares: list[float] = []
         self._judge = Judge(self._rules)
         self._tables: list[np.ndarray[Any, Any]] = []
         self.judgement: Judgement | None = None
@@ -79,6 +93,10 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
             )
             return
         self._exchange = exchange
+        if self.rebalances:
+            self._batch_shares = batch_shares(strategy)
+            assert self._batch_shares is not None
+            exchange.timings.observers.append(self._batch_shares.take)
         exchange.timings.observers.append(self._take)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
@@ -89,6 +107,13 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         """Reports."""
         if self.judgement is None or not is_chief(self.model.distribute_strategy):
             return
+        if self._batch_shares is not None and not self._shares:
+            logging.log_first_n(
+                logging.WARNING,
+                "LoadBalanceMonitor(rebalance=True) moves no rows: the workers have batches of their own. Pass a "
+                "dataset of global batches (without auto_shard_policy FILE or OFF) to let it.",
+                1,
+            )
         if self._verbose > 1 or (self._verbose and not self.judgement.is_well):
             print(f"\nLoad balance, epoch {epoch + 1}\n{self.report()}", file=sys.stderr, flush=True)
 
@@ -97,9 +122,12 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         self._stop_listening()
 
     def _stop_listening(self) -> None:
-        if self._exchange is not None and self._take in self._exchange.timings.observers:
-            self._exchange.timings.observers.remove(self._take)
-        self._exchange = None
+        if self._exchange is not None:
+            shares = self._batch_shares
+            own = (self._take, None if shares is None else shares.take)
+            observers = self._exchange.timings.observers
+            observers[:] = [observer for observer in observers if observer not in own]
+        self._exchange = self._batch_shares = None
 
     def report(self) -> LoadBalanceReport | None:
         """What was found in the newest window, to be shown or drawn; None before the first."""
@@ -107,14 +135,22 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
 
     def _names(self) -> Sequence[str]:
         group = elastic_group(self.model.distribute_strategy)
-        if group is not None and len(group.members) == self._num_workers:
+        num_workers = self._members[0]
+        if group is not None and len(group.members) == num_workers:
             return group.members
-        return [f"worker {rank}" for rank in range(self._num_workers)]
+        return [f"worker {rank}" for rank in range(num_workers)]
 
     def _take(self, table: np.ndarray[Any, Any]) -> None:
         """Called with each step's table, by the thread that exchanges."""
-        if len(table) != self._num_workers:  # an elastic job has changed its size
-            self._begin_anew(len(table))
+        assert self._exchange is not None
+        members = (len(table), getattr(self._exchange.transport, "number", 0))
+        if members != self._members:  # those of an elastic job have changed
+            self._begin_anew(members)
+            self._exchange.timings.shares = None
+        if self._batch_shares is not None and self._batch_shares.values != self._shares:
+            self._shares = self._batch_shares.values
+            self._tables = []
+            self._num_to_skip = 1  # the next step is the first one with them
         if self._num_to_skip:
             self._num_to_skip -= 1
             return
@@ -129,6 +165,20 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         self.judgement = self._judge.judge(window)
         if is_chief(self.model.distribute_strategy):
             self._tell_changes({each.worker for each in before})
+            self._rebalance()
+
+    def _rebalance(self) -> None:
+        """Lets the next table bring new shares, if the workers are to have others."""
+        if not self._shares or self._exchange is None or self.judgement is None:
+            return
+        shares = next_shares(self._shares, self.judgement, self._rules)
+        if shares is not None:
+            self._exchange.timings.shares = shares
+            percent = {name: round(100 * share, 1) for name, share in zip(self._names(), shares, strict=True)}
+            report_event("rebalanced", percent=percent)
+            if self._verbose:
+                said = ", ".join(f"{name} {share:.0f}%" for name, share in percent.items())
+                print(f"Shares of the global batch from now on: {said}", file=sys.stderr, flush=True)
 
     def _tell_changes(self, before: set[int]) -> None:
         assert self.judgement is not None

@@ -10,6 +10,7 @@
 | `saved` | a checkpoint is complete | `task`, `step` |
 | `resumed` | training goes on from a checkpoint | `task`, `step` |
 | `straggler` | a worker has become slow, or is not any more | `task`, `worker`, `is_slow`, `part`, `reason`, `cost` |
+| `rebalanced` | the workers get other shares of the global batch | `task`, `percent` (by worker) |
 | `task_times` | a task's process has ended | `task`, `step`, `seconds` (of its life), `phases` |
 | `ended` | an attempt has ended | `attempt`, `status`, `reason`, `step` |
 | `waiting` | the next attempt waits | `seconds`, `reason`, `tier` |
@@ -29,8 +30,8 @@ from tfdist.cluster.job_reports import file_stem
 __all__ = ["EVENTS", "LOG_NAME", "JobEvent", "event_to_line", "parse_event", "task_events_name"]
 
 EVENTS = (
-    *("started", "lost", "hang", "restarted", "re-formed", "saved", "resumed", "straggler", "task_times", "ended"),
-    "waiting",
+    *("started", "lost", "hang", "restarted", "re-formed", "saved", "resumed", "straggler", "rebalanced", "task_times"),
+    *("ended", "waiting"),
 )
 #: In the directory that `tfdist run --log-dir` names.
 LOG_NAME = "events.jsonl"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _COLUMN_OF = {"input": "input", "step": "compute", "save": "save", "other": "oth
     name: name for name in ("exchange", "trace")
 }
 _PHASE_COLUMNS = [COLUMNS.index(column) for column in _COLUMN_OF.values()]
-_ROWS = COLUMNS.index("rows")
+_ROWS, _SHARE = COLUMNS.index("rows"), COLUMNS.index("share")
 
 
 class StepTimings:
@@ -27,11 +27,13 @@ class StepTimings:
     time since the member's row before: of the rest of the last step, what came between, and this step so far.
 
     Attributes:
+        shares: What the first member gives the members of the next global batch, by rank; None for nothing.
         observers: Called with every table, in the order of the steps, by the thread that exchanges. They must be quick,
             and keep no reference to the table but a copy.
     """
 
     def __init__(self) -> None:
+        self.shares: Sequence[float] | None = None
         self.observers: list[Callable[[Array], None]] = []
         self._told = np.zeros(len(_COLUMN_OF))
 
@@ -42,6 +44,8 @@ class StepTimings:
         table = np.zeros((num_members, len(COLUMNS)), dtype)
         table[rank, _PHASE_COLUMNS] = now - self._told
         table[rank, _ROWS] = rows
+        if rank == 0 and self.shares is not None and len(self.shares) == num_members:
+            table[:, _SHARE] = self.shares
         self._told = now
         return table
 

@@ -134,7 +134,7 @@ class CoordinatorEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
         if function is not None:
             x = function(tf.distribute.InputContext(1, 0, distribute_strategy.num_replicas_in_sync))
             kwargs["shuffle"] = False
-        watcher = claim_input()
+        watcher, _ = claim_input()
         seed = None if watcher is None else job_seed.agreed_seed()
         x, kwargs = in_agreed_order(x, kwargs, seed)
         EpochIterator.__init__(self, x, **kwargs)

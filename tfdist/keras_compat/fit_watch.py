@@ -83,12 +83,12 @@ def current_watcher() -> FitWatcher | None:
     return _per_thread.watcher
 
 
-def claim_input() -> FitWatcher | None:
-    """The watcher, once in a `fit`: for the first epoch iterator that is made, which is that of the training data."""
+def claim_input() -> tuple[FitWatcher | None, bool]:
+    """The watcher and True, once in a `fit`: for the first epoch iterator, which is that of the training data."""
     if _per_thread.is_input_claimed:
-        return None
+        return None, False
     _per_thread.is_input_claimed = True
-    return _per_thread.watcher
+    return _per_thread.watcher, True
 
 
 def find_watcher(callbacks: list[Any]) -> FitWatcher | None:
@@ -111,10 +111,10 @@ def find_watcher(callbacks: list[Any]) -> FitWatcher | None:
 
 
 @contextlib.contextmanager
-def watching(watcher: FitWatcher | None) -> Iterator[None]:
-    """Makes `watcher` the one that is told, for the block."""
+def watching(watcher: FitWatcher | None, *, has_training_data: bool = False) -> Iterator[None]:
+    """Makes `watcher` the one that is told, for the block, in which the first input may be that of training."""
     before = _per_thread.watcher, _per_thread.is_input_claimed
-    _per_thread.watcher, _per_thread.is_input_claimed = watcher, watcher is None
+    _per_thread.watcher, _per_thread.is_input_claimed = watcher, not has_training_data
     try:
         yield
     finally:
@@ -122,17 +122,17 @@ def watching(watcher: FitWatcher | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched(watcher: FitWatcher | None, call: FitCall) -> Iterator[None]:
+def watched(watcher: FitWatcher | None, call: FitCall, *, has_training_data: bool) -> Iterator[None]:
     """Tells a watcher of the begin and end of Keras's `fit`, which runs in the block."""
     if watcher is None:
-        with watching(None):
+        with watching(None, has_training_data=has_training_data):
             yield
         return
     epoch = initial_epoch(call.model)
     try:
         watcher.before_fit(call)
         try:
-            with watching(watcher):
+            with watching(watcher, has_training_data=has_training_data):
                 yield
         except BaseException as error:
             watcher.after_error(error)

@@ -21,6 +21,7 @@ import tensorflow as tf
 from tfdist.errors import ArgumentError, UnsupportedError, describe_problem
 from tfdist.keras_compat import job_seed
 from tfdist.keras_compat.agreement import any_worker
+from tfdist.keras_compat.batch_shares import batch_shares
 from tfdist.keras_compat.fit_watch import FitWatcher, claim_input
 from tfdist.keras_compat.input_position import GlobalBatches, WatchedEpochs
 from tfdist.keras_compat.managed_strategies import elastic_group, num_local_replicas, num_replicas, worker_position
@@ -212,7 +213,7 @@ class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
                     fix="Pass the dataset that was given to strategy.experimental_distribute_dataset.",
                 )
             )
-        watcher = claim_input()
+        watcher, is_training = claim_input()
         is_elastic = elastic_group(distribute_strategy) is not None
         seed = job_seed.agreed_seed() if num_workers > 1 or watcher is not None or is_elastic else None
         x, kwargs = in_agreed_order(x, kwargs, seed)
@@ -245,7 +246,8 @@ class SynchronousEpochIterator(WatchedEpochs, tensorflow_trainer.TFEpochIterator
             dataset = go_on_with_stand_ins(dataset)
         self._spec = dataset.element_spec
         self.is_own = self._has_own_batches
-        self._distributed_dataset = dataset if (watcher is None and not is_elastic) or self.is_own else whole
+        splits_in_step = watcher is not None or is_elastic or (is_training and batch_shares(distribute_strategy))
+        self._distributed_dataset = whole if splits_in_step and not self.is_own else dataset
         self._watch(watcher)
 
     def reset(self) -> None:

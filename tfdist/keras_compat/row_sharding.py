@@ -11,15 +11,25 @@ no row of a batch is given its first row as a stand-in with `num_rows` 0, becaus
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tfdist.errors import ArgumentError, describe_problem
+from tfdist.keras_compat.batch_shares import BatchShares
 from tfdist.keras_compat.private_names import tree
 from tfdist.planning import row_bounds
 
-__all__ = ["count_rows", "group_for_replicas", "rows_between", "shard_rows", "split_batch", "static_rows"]
+__all__ = [
+    "count_rows",
+    "group_for_replicas",
+    "rows_between",
+    "shard_rows",
+    "split_batch",
+    "split_by_shares",
+    "static_rows",
+]
 
 
 def _is_absent(value: Any) -> bool:
@@ -99,13 +109,26 @@ def split_batch(
         rows: Rows of the batch, where known when the pipeline is built.
     """
     total: Any = count_rows(batch) if rows is None else rows
+    replicas = range(first_replica, first_replica + num_local)
+    bounds = [row_bounds(total, replica, num_replicas) for replica in replicas]
+    return _take_rows(batch, bounds, total, may_be_empty=rows is None)
+
+
+def split_by_shares(batch: Any, shares: BatchShares, worker: int) -> tuple[Any, Any, Any]:
+    """Returns `(parts, num_rows, num_rows_global)` of one global batch for a worker of one replica."""
+    total = count_rows(batch)
+    return _take_rows(batch, [shares.bounds(total, worker)], total, may_be_empty=True)
+
+
+def _take_rows(
+    batch: Any, bounds: Sequence[tuple[Any, Any]], total: Any, *, may_be_empty: bool
+) -> tuple[Any, Any, Any]:
     parts, counts = [], []
-    for replica in range(first_replica, first_replica + num_local):
-        start, stop = row_bounds(total, replica, num_replicas)
+    for start, stop in bounds:
         counts.append(tf.cast(stop - start, tf.int64))
-        if rows is None:  # keep one row where there is none: see the head of this file
+        if may_be_empty:  # keep one row where there is none: see the head of this file
             stand_in = tf.cast(stop == start, tf.int64)
-            start, stop = start * (1 - stand_in), stop * (1 - stand_in) + stand_in
+            start, stop = start * (1 - stand_in), stop * (1 - stand_in) + stand_in  # noqa: PLW2901
         parts.append(tree.map_structure(lambda v, a=start, b=stop: rows_between(v, a, b), batch))
     return tuple(parts), tf.stack(counts), tf.cast(total, tf.int64)
 

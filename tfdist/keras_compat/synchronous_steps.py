@@ -16,6 +16,7 @@ from absl import logging
 
 from tfdist.communication.carriers import carrier_of
 from tfdist.communication.transport_exchange import TransportExchange
+from tfdist.keras_compat.batch_shares import batch_shares
 from tfdist.keras_compat.direct_call import DirectCall
 from tfdist.keras_compat.input_position import GlobalBatches
 from tfdist.keras_compat.layer_states import LayerStates
@@ -26,7 +27,7 @@ from tfdist.keras_compat.monitored_step import MonitoredInput
 from tfdist.keras_compat.own_batches import counted_together
 from tfdist.keras_compat.private_names import keras_backend, tree
 from tfdist.keras_compat.randomness import separate_graph_seeds
-from tfdist.keras_compat.row_sharding import split_batch, static_rows
+from tfdist.keras_compat.row_sharding import split_batch, split_by_shares, static_rows
 from tfdist.keras_compat.step_logs import StepLogs, current_interval
 from tfdist.keras_compat.step_view import CopyView, ReplicaView, entered
 
@@ -339,6 +340,10 @@ def as_tensors(batch: Any) -> Any:
 
 def take_share(strategy: tf.distribute.Strategy, batch: Any, rows: int | None) -> tuple[Any, Any, Any]:
     """This worker's share of a global batch, of `rows` rows where that is known."""
+    shares = batch_shares(strategy)
+    if shares is not None:
+        shares.follow_members(strategy)
+        return split_by_shares(batch, shares, worker_position(strategy)[0])
     num_local = num_local_replicas(strategy)
     first = worker_position(strategy)[0] * num_local
     return split_batch(batch, first, num_local, num_replicas(strategy), rows)

@@ -15,8 +15,10 @@ import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
 from tfdist.communication.peers import missing_peers
+from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.errors import ArgumentError, PeerLostError, UnsupportedError, describe_problem
 from tfdist.keras_compat import asynchronous_steps, elastic_steps, synchronous_steps
+from tfdist.keras_compat.batch_shares import batch_shares, use_batch_shares
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.fit_watch import FitCall, claim_input, current_watcher, find_watcher, watched
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator, WatchedStockEpochs
@@ -52,7 +54,7 @@ __all__ = ["OVERRIDES", "build_from_spec"]
 def _make_epoch_iterator(original: Any) -> Any:
     def make(*args: Any, distribute_strategy: Any = None, **kwargs: Any) -> Any:
         if not is_managed(distribute_strategy):
-            watcher = claim_input()
+            watcher, _ = claim_input()
             if watcher is not None:
                 return WatchedStockEpochs(watcher, *args, distribute_strategy=distribute_strategy, **kwargs)
             return original(*args, distribute_strategy=distribute_strategy, **kwargs)
@@ -92,7 +94,7 @@ def _make_entry(original: Any) -> Any:
         watcher = find_watcher(given) if method == "fit" else None
         fit_call = FitCall(self, call.arguments.get("epochs", 1), tuple(given))
         if not is_managed(strategy):
-            with watched(watcher, fit_call):
+            with watched(watcher, fit_call, has_training_data=method == "fit"):
                 return original(self, *args, **kwargs)
         if call.arguments.get("verbose", "auto") == "auto" and worker_position(strategy)[0] > 0:
             call.arguments["verbose"] = 0
@@ -106,8 +108,11 @@ def _make_entry(original: Any) -> Any:
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         leave_signal_to_program()
+        if method == "fit" and any(getattr(callback, "rebalances", False) for callback in given):
+            _share_batches(self, strategy)
         try:
-            with in_phase("other"), watched(watcher, fit_call), logs_every(interval):
+            in_fit = watched(watcher, fit_call, has_training_data=method == "fit")
+            with in_phase("other"), in_fit, logs_every(interval):
                 return original(*call.args, **call.kwargs)
         except tf.errors.OpError as error:
             failure = exchange_of(strategy).failure
@@ -118,6 +123,13 @@ def _make_entry(original: Any) -> Any:
             raise _peer_lost(cluster_of(strategy), method, error) from error
 
     return entry
+
+
+def _share_batches(model: Any, strategy: tf.distribute.Strategy) -> None:
+    """Lets the steps of a model ask for its workers' shares, if they can."""
+    if isinstance(exchange_of(strategy), TransportExchange) and batch_shares(strategy) is None:
+        use_batch_shares(strategy)
+        model.train_function = None  # it was traced without
 
 
 def _cannot_be_taken_in(process: str) -> UnsupportedError:
