@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfdist.balancing import PARTS, Judgement, describe_judgement, format_table
+from tfdist.errors import UnsupportedError, describe_problem
 
 __all__ = ["LoadBalanceReport"]
 
@@ -33,17 +34,29 @@ class LoadBalanceReport:
     def plot(self, axes: Any = None) -> Any:
         """Draws a bar for each worker: where the time of a step goes, in milliseconds.
 
-        Needs matplotlib.
+        Needs matplotlib, which `pip install "tfdist[plots]"` brings.
 
         Args:
             axes: Where to draw; a new figure's if None.
 
         Returns:
             The axes.
+
+        Raises:
+            UnsupportedError: matplotlib is not installed.
         """
         if axes is None:
-            from matplotlib import pyplot
-
+            try:
+                from matplotlib import pyplot
+            except ImportError as error:
+                raise UnsupportedError(
+                    describe_problem(
+                        "The report cannot be drawn",
+                        received=f"{error} (from Python)",
+                        expected="matplotlib",
+                        fix='Install it: pip install "tfdist[plots]". print(report) needs nothing.',
+                    )
+                ) from error
             _, axes = pyplot.subplots(figsize=(7, 1 + 0.4 * len(self.names)), layout="constrained")
         window = self.judgement.window
         left = [0.0] * window.num_workers
