@@ -277,7 +277,8 @@ class StepFunction:
         batch = next(iterator)
         if not isinstance(exchange_of(self._strategy), TransportExchange):
             return one_step(batch)
-        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+        leaves = tf.nest.flatten(batch, expand_composites=True)  # some may be None
+        with tf.control_dependencies([leaf for leaf in leaves if tf.is_tensor(leaf)]):
             batch_ready = tf.timestamp()
         return one_step(batch, batch_ready)
 
