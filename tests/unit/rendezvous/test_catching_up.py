@@ -34,6 +34,7 @@ def enter(server, name):
         "secret",
         name,
         exchange_limit=TimeLimit(20, "a test's"),
+        network_limit=TimeLimit(60, "a test's"),
         start_limit_s=20,
         regroup_limit_s=20,
         shares_memory=False,

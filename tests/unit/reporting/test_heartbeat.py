@@ -15,15 +15,15 @@ from tfdist.reporting.heartbeat import in_phase, note_batch_ready, seconds_by_ph
 
 pytestmark = pytest.mark.timeout(60)
 PROGRAM = """
-import signal, sys, time
+import os, signal, sys, time
 from tfdist.reporting.heartbeat import count_steps, in_phase, leave_signal_to_program, start_heartbeat
 if "handler" in sys.argv:
-    signal.signal(signal.SIGUSR2, lambda *_: print("mine", flush=True))
+    signal.signal(signal.SIGUSR2, lambda *_: os.write(1, b"mine\\n"))
 start_heartbeat()
 start_heartbeat()
 leave_signal_to_program()
 if "handler later" in sys.argv:
-    signal.signal(signal.SIGUSR2, lambda *_: print("mine", flush=True))
+    signal.signal(signal.SIGUSR2, lambda *_: os.write(1, b"mine\\n"))
     leave_signal_to_program()
 with in_phase("trace"):
     with in_phase("input"):
