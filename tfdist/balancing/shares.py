@@ -52,20 +52,16 @@ def _is_uneven(window: Window, rules: Rules) -> bool:
 
 def _within_bounds(shares: list[float], equal: float) -> list[float]:
     """Moves shares that are too small or too large to the bound, and divides the rest as it was."""
+    least, most = LEAST * equal, MOST * equal
     fixed: dict[int, float] = {}
     while True:
         rest = 1 - sum(fixed.values())
         total = sum(share for index, share in enumerate(shares) if index not in fixed)
         scaled = [fixed.get(index, share / total * rest) for index, share in enumerate(shares)]
-        beyond = {
-            index: bound * equal
-            for index, share in enumerate(scaled)
-            if index not in fixed
-            for bound in (LEAST, MOST)
-            if (share < LEAST * equal - 1e-12 and bound == LEAST) or (share > MOST * equal + 1e-12 and bound == MOST)
-        }
+        beyond = {index: min(max(share, least), most) for index, share in enumerate(scaled) if index not in fixed}
+        beyond = {index: bound for index, bound in beyond.items() if abs(bound - scaled[index]) > 1e-12}
         if not beyond:
             return scaled
         fixed |= beyond
         if len(fixed) == len(shares):
-            return [value / sum(fixed.values()) for value in (fixed[index] for index in range(len(shares)))]
+            return [fixed[index] / sum(fixed.values()) for index in range(len(shares))]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfdist.balancing.rule import Judgement, Straggler
+from tfdist.balancing.window import PARTS
 
 __all__ = ["describe_judgement", "describe_straggler", "format_table"]
 
-_HEADS = ("input", "compute", "save", "other", "waits", "step", "rows")
+_HEADS = (*PARTS, "waits", "step", "rows")
 _MOST_WORKERS = 16
 _MANY_ROWS = 1.1  # from this share on, more rows explain more time
 _CURES = {
@@ -28,14 +29,13 @@ def format_table(judgement: Judgement, names: Sequence[str]) -> str:
         names: Of the workers, by rank.
     """
     window = judgement.window
-    order = range(window.num_workers)
-    if window.num_workers > _MOST_WORKERS:
-        order = sorted(sorted(order, key=lambda rank: -window.own[rank])[:_MOST_WORKERS])  # type: ignore[assignment]
+    slowest_first = sorted(range(window.num_workers), key=lambda rank: -window.own[rank])
+    order = sorted(slowest_first[:_MOST_WORKERS])
     width = max(len("worker"), *(len(names[rank]) for rank in order))
     slow = {straggler.worker for straggler in judgement.stragglers}
     lines = ["  ".join(["worker".ljust(width), *(head.rjust(8) for head in _HEADS)])]
     for rank in order:
-        times = [window.parts[part][rank] for part in ("input", "compute", "save", "other")]
+        times = [window.parts[part][rank] for part in PARTS]
         cells = [f"{1000 * seconds:8.1f}" for seconds in (*times, window.waiting[rank], window.step)]
         mark = "  slow" if rank in slow else ""
         lines.append("  ".join([names[rank].ljust(width), *cells, f"{window.rows[rank]:8.1f}"]) + mark)

@@ -13,9 +13,7 @@ from tfdist.reporting.heartbeat import seconds_by_phase
 __all__ = ["StepTimings"]
 
 #: The column of each phase of a heartbeat (tfdist/cluster/heartbeats.py); what is `outside` of training is not told.
-_COLUMN_OF = {"input": "input", "step": "compute", "save": "save", "other": "other"} | {
-    name: name for name in ("exchange", "trace")
-}
+_COLUMN_OF = {"step": "compute"} | {name: name for name in ("input", "save", "other", "exchange", "trace")}
 _PHASE_COLUMNS = [COLUMNS.index(column) for column in _COLUMN_OF.values()]
 _ROWS, _SHARE = COLUMNS.index("rows"), COLUMNS.index("share")
 
