@@ -158,7 +158,7 @@ def test_small_tensors_of_other_shapes_are_refused(on_both):
     assert all("checksum" in str(failure) for failure in failures)
 
 
-@pytest.mark.parametrize("dtypes", [[np.float32], [np.float16, np.float64]])
+@pytest.mark.parametrize("dtypes", [[np.float32], [np.float16, np.float64], [np.float32, np.float64]])
 def test_timings_travel_with_the_first_sum(on_both, dtypes):
     """Once a step, as one more array; sums are what they are without."""
 

@@ -50,6 +50,26 @@ def test_every_other_step_is_not_persistent():
     assert all(judgement.is_well for judgement in judge(steps, steps, steps))
 
 
+@pytest.mark.parametrize(("num_slow", "is_slow"), [(12, False), (14, False), (15, True)])
+def test_the_persistence(num_slow, is_slow):
+    """Three quarters of 20 steps are 15; the median is that of the slow ones in all of them."""
+    steps = tables(20, 3, slow={1: {"compute": lambda step: 0.02 if step < num_slow else 0.0}})
+    assert slow_workers(judge(steps, steps)[1]) == ([1] if is_slow else [])
+
+
+@pytest.mark.parametrize(("larger", "is_slow"), [(0.03, False), (0.004, True)])
+def test_four_standard_errors(larger, is_slow):
+    """Longer in every step, and by a quarter in the median; but half of the steps say little of the others."""
+    smaller = 0.0025
+    steps = tables(20, 2, slow={1: {"compute": lambda step: larger if step % 2 else smaller}})
+    window = summarize_steps(steps, RULES.tolerance)
+    excess = window.own[1] - window.peers[1]
+    assert window.persistence[1] == 1.0
+    assert excess > RULES.tolerance * window.peers[1]
+    assert (excess > 4 * window.noise[1]) == is_slow
+    assert slow_workers(judge(steps, steps)[1]) == ([1] if is_slow else [])
+
+
 @pytest.mark.parametrize(("excess", "is_slow"), [(0.0015, False), (0.0026, False), (0.0030, True)])
 def test_the_tolerance(excess, is_slow):
     """A quarter of 11 ms is 2.75."""
