@@ -1,7 +1,7 @@
 """The training of test_stragglers.py. Arguments: a directory; a plan as JSON.
 
 The plan: `kind` (`compute`, `input`, `other`, `rows`, `speed` or `none`), `worker`, the task that is slow, `seconds`,
-`rebalance`, and `epochs`.
+`rebalance`, `epochs`, and `units` of a hidden layer, whose gradients are five numbers each.
 """
 
 import json
@@ -18,7 +18,7 @@ import tfdist
 from tfdist.callbacks import LoadBalanceMonitor
 
 DIRECTORY, PLAN = Path(sys.argv[1]), json.loads(sys.argv[2])
-TASK = os.environ.get("TFDIST_TASK", "alone")
+TASK = os.environ.get("STRAGGLING_TASK") or os.environ.get("TFDIST_TASK", "alone")
 KIND = PLAN["kind"] if PLAN.get("worker") == TASK else "none"
 ROWS = 24
 LEDGER = open(DIRECTORY / f"ledger {TASK}", "w")  # noqa: SIM115 - closed after training
@@ -77,7 +77,10 @@ def train():
     strategy = tfdist.auto_strategy()
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = keras.Sequential([keras.layers.Input((4,)), Slow(), AsLongAsItHasRows(), keras.layers.Dense(1)])
+        model = keras.Sequential([keras.layers.Input((4,)), Slow(), AsLongAsItHasRows()])
+        if "units" in PLAN:
+            model.add(keras.layers.Dense(PLAN["units"]))
+        model.add(keras.layers.Dense(1))
         model.compile("sgd", "mse")
     if PLAN["kind"] == "rows":
         data = strategy.distribute_datasets_from_function(own_rows)

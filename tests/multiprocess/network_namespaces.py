@@ -56,6 +56,15 @@ class Network:
         """Takes a machine off the switch. It sees nothing of that: what it sends is lost."""
         self._do("-n", self._switch, "link", "set", f"p{index}", "nomaster")
 
+    def slow_down(self, index, rate):
+        """Limits what a machine sends and gets, to a rate such as `100mbit`."""
+        limit = ("root", "tbf", "rate", rate, "burst", "64kbit", "latency", "50ms")
+        for end in ((self._machines[index], "v0"), (self._switch, f"p{index}")):
+            done = subprocess.run(
+                ["tc", "-n", end[0], "qdisc", "add", "dev", end[1], *limit], capture_output=True, timeout=_LIMIT_S
+            )
+            assert done.returncode == 0, done.stderr
+
     @staticmethod
     def _do(*arguments):
         assert not (problem := _ip(*arguments)), problem

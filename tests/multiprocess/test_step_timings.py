@@ -14,10 +14,11 @@ SCRIPT = Path(__file__).with_name("timed_training.py")
 STEPS, SLEEP_S = 16, 0.2  # as in the script
 
 
+@pytest.mark.parametrize("transport", ["tcp", "collective"])
 @pytest.mark.parametrize("slow", ["input", "compute"])
-def test_all_workers_see_what_makes_one_of_them_slow(tmp_path, slow):
+def test_all_workers_see_what_makes_one_of_them_slow(tmp_path, slow, transport):
     env = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-    with LocalCluster(workers=2, script=SCRIPT, args=[str(tmp_path), slow], env=env, time_limit_s=150) as cluster:
+    with LocalCluster(workers=2, script=SCRIPT, args=[str(tmp_path), slow, transport], env=env) as cluster:
         cluster.join()
     tables = [np.array(json.loads((tmp_path / f"worker {index}").read_text())) for index in range(2)]
     np.testing.assert_array_equal(*tables)

@@ -27,11 +27,13 @@ class Cost:
         return 1 - self.without_s / self.step_s if self.step_s > 0 else 0.0
 
 
-def cost_of(window: Window, worker: int) -> Cost:
+def cost_of(window: Window, worker: int, *, link: bool = False) -> Cost:
     """What one worker costs.
 
     Args:
         window: Measured steps.
         worker: The rank of the worker that would be no slower than the others.
+        link: Whether it is its link that would be no slower than those of others.
     """
-    return Cost(window.step, min(window.step, window.without[worker]))
+    without = window.without_link if link else window.without
+    return Cost(window.step, min(window.step, without[worker]))

@@ -9,7 +9,9 @@ exchanges
 - and was longer in at least three quarters of the steps, so that a few long steps are no straggler.
 
 It becomes a straggler when it is slow in two windows in a row, and stops being one when in two windows in a row it is
-not longer by half of the tolerance. Medians and the median absolute deviation as by Rousseeuw and Croux (1993,
+not longer by half of the tolerance. In the same way its link to the others is slow if its bytes, to it or from it, take
+longer than theirs by the tolerance, the noise, the floor, and in three quarters of the steps by a tenth of the step
+(`tfdist/balancing/links.py`). Medians and the median absolute deviation as by Rousseeuw and Croux (1993,
 "Alternatives to the median absolute deviation", Journal of the American Statistical Association 88).
 """
 
@@ -52,8 +54,8 @@ class Straggler:
 
     Attributes:
         worker: Its rank.
-        part: The one of `PARTS` that makes it slow.
-        own_s: Of that part, in seconds.
+        part: The one of `PARTS` that makes it slow, or `link`.
+        own_s: Of that part, in seconds; of a link, what its bytes take.
         peers_s: What it takes on the others, in seconds.
         persistence: In which share of the steps it was slow.
         rows: The mean of its rows.
@@ -102,37 +104,61 @@ class Judge:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._num_slow: dict[int, int] = {}
-        self._num_well: dict[int, int] = {}
-        self._stragglers: set[int] = set()
+        self._num_slow: dict[tuple[int, bool], int] = {}  # by worker, and whether it is its link
+        self._num_well: dict[tuple[int, bool], int] = {}
+        self._stragglers: set[tuple[int, bool]] = set()
 
     def judge(self, window: Window) -> Judgement:
         """Takes one more window into account."""
         rules = self.rules
         for worker in range(window.num_workers):
             excess_s = window.own[worker] - window.peers[worker]
-            is_slow = (
-                excess_s > rules.tolerance * window.peers[worker]
-                and excess_s > rules.num_errors * window.noise[worker]
-                and excess_s > rules.floor_s
-                and window.persistence[worker] >= rules.persistence
+            self._count(
+                (worker, False), excess_s, window.peers[worker], window.noise[worker], window.persistence[worker]
             )
-            is_well = excess_s <= rules.tolerance / 2 * window.peers[worker] or excess_s <= rules.floor_s / 2
-            self._num_slow[worker] = self._num_slow.get(worker, 0) + 1 if is_slow else 0
-            self._num_well[worker] = self._num_well.get(worker, 0) + 1 if is_well else 0
-            if self._num_slow[worker] >= rules.num_windows:
-                self._stragglers.add(worker)
-            elif self._num_well[worker] >= rules.num_windows:
-                self._stragglers.discard(worker)
+            if window.link_excess:
+                excess_s, noise_s = window.link_excess[worker], window.link_noise[worker]
+                self._count((worker, True), excess_s, window.delivery, noise_s, window.link_persistence[worker])
         return Judgement(
             window,
-            tuple(_describe(window, worker) for worker in sorted(self._stragglers)),
+            tuple(_describe(window, worker, is_link) for worker, is_link in sorted(self._stragglers)),
             is_input_bound=min(window.parts["input"]) > rules.input_bound * window.step,
             is_network_bound=window.num_workers > 1 and window.transfer > rules.network_bound * window.step,
         )
 
+    def _count(
+        self, key: tuple[int, bool], excess_s: float, usual_s: float, noise_s: float, persistence: float
+    ) -> None:
+        rules = self.rules
+        is_slow = (
+            excess_s > rules.tolerance * usual_s
+            and excess_s > rules.num_errors * noise_s
+            and excess_s > rules.floor_s
+            and persistence >= rules.persistence
+        )
+        is_well = excess_s <= rules.tolerance / 2 * usual_s or excess_s <= rules.floor_s / 2
+        self._num_slow[key] = self._num_slow.get(key, 0) + 1 if is_slow else 0
+        self._num_well[key] = self._num_well.get(key, 0) + 1 if is_well else 0
+        if self._num_slow[key] >= rules.num_windows:
+            self._stragglers.add(key)
+        elif self._num_well[key] >= rules.num_windows:
+            self._stragglers.discard(key)
 
-def _describe(window: Window, worker: int) -> Straggler:
+
+def _describe(window: Window, worker: int, is_link: bool) -> Straggler:
+    if is_link:
+        usual_s = window.delivery
+        return Straggler(
+            worker,
+            "link",
+            own_s=usual_s + window.link_excess[worker],
+            peers_s=usual_s,
+            persistence=window.link_persistence[worker],
+            rows=window.rows[worker],
+            peers_rows=_of_others(window.rows, worker),
+            cost=cost_of(window, worker, link=True),
+        )
+
     def excess(part: str) -> float:
         return window.parts[part][worker] - _of_others(window.parts[part], worker)
 

@@ -11,6 +11,7 @@ __all__ = ["describe_judgement", "describe_straggler", "format_table"]
 
 _HEADS = (*PARTS, "waits", "step", "rows")
 _MOST_WORKERS = 16
+_DOES = {"input": "waits for input", "link": "its bytes take"}
 _MANY_ROWS = 1.1  # from this share on, more rows explain more time
 _CURES = {
     "input": "It waits for its input: look at where it reads from, cache or prefetch, or let workers share the reading "
@@ -18,6 +19,7 @@ _CURES = {
     "compute": "Look for another program on its machine, or a slower or hotter device.",
     "save": "It waits for checkpoints: save less often, or to a faster disk.",
     "other": "Its callbacks take long: look at what they do at each step.",
+    "link": "Look at its network card and cable, and at what else uses its network.",
 }
 
 
@@ -56,7 +58,7 @@ def describe_judgement(judgement: Judgement, names: Sequence[str]) -> list[str]:
             "Use cache, prefetch and num_parallel_calls in the dataset, or several files and tf.data's FILE policy, so "
             "that no worker reads what others do."
         )
-    if judgement.is_network_bound:
+    if judgement.is_network_bound and not any(straggler.part == "link" for straggler in judgement.stragglers):
         said.append(
             f"The exchange takes {_ms(window.transfer)} of {_ms(window.step)}: balancing cannot cure that. Use a "
             "larger batch, fewer workers with more cores each, or a faster network (transport='mpi')."
@@ -67,11 +69,13 @@ def describe_judgement(judgement: Judgement, names: Sequence[str]) -> list[str]:
 def describe_straggler(straggler: Straggler, names: Sequence[str]) -> str:
     """Who is slow, in what, what it costs, and what to look at."""
     cost = straggler.cost
-    part = "waits for input" if straggler.part == "input" else f"{straggler.part} takes"
+    part = _DOES.get(straggler.part, f"{straggler.part} takes")
     cure = _CURES[straggler.part]
     if straggler.part == "compute" and straggler.rows > _MANY_ROWS * straggler.peers_rows:
         rows = f"{straggler.rows:.1f} rows a step, the others {straggler.peers_rows:.1f}"
         cure = f"It has {rows}: give the workers equal shares."
+    elif straggler.part == "compute" and straggler.peers_rows > _MANY_ROWS * straggler.rows:
+        cure = f"It has {straggler.rows:.1f} rows a step already, the others {straggler.peers_rows:.1f}."
     return (
         f"{names[straggler.worker]} is slow in {straggler.persistence:.0%} of the steps: {part} "
         f"{_ms(straggler.own_s)}, {_ms(straggler.peers_s)} on the others. Without that a step would take "

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from tfdist.balancing.links import link_excess_of
 
 __all__ = ["COLUMNS", "PARTS", "Window", "summarize_steps"]
 
 #: Where a worker's time goes, besides exchanges.
 PARTS = ("input", "compute", "save", "other")
 #: The columns of a table: seconds of each part, of exchanges and of traces, the rows of the worker's batch, and the
-#: share of the next global batch that it gets (0 where shares are equal, always).
-COLUMNS = (*PARTS, "exchange", "trace", "rows", "share")
-_EXCHANGE, _TRACE, _ROWS = (COLUMNS.index(name) for name in ("exchange", "trace", "rows"))
+#: share of the next global batch that it gets (0 where shares are equal, always). Then how long the bytes of the others
+#: take to come to it, of which other they take longest (its rank plus 1; 0 for none), and by how much.
+COLUMNS = (*PARTS, "exchange", "trace", "rows", "share", "delivery", "slowest", "lag")
+_EXCHANGE, _TRACE, _ROWS, _DELIVERY = (COLUMNS.index(name) for name in ("exchange", "trace", "rows", "delivery"))
 _MOST_LEFT_OUT = 16  # with more workers, one of them changes the median of all too little to leave it out
+_MATTERS = 0.1  # of a step's time: what makes a link worth a word
 _SIGMA = 1.4826  # median absolute deviations of a normal distribution in a standard deviation
 
 
@@ -38,6 +42,11 @@ class Window:
         without: For each worker the median of a step's time if that worker were no slower than the slowest other one: a
             step lasts until the slowest has come, and then as long as the bytes take.
         rows: The mean of each worker's rows.
+        delivery: The median of what the bytes of a worker take to others; 0 where that is not measured.
+        link_excess: The median of what each worker's bytes, to it or from it, take longer than that.
+        link_noise: The standard error of `link_excess`.
+        link_persistence: In which share of the steps they took longer by a tenth of the step.
+        without_link: For each worker the time of a step if its bytes took as long as those of the others.
     """
 
     num_steps: int
@@ -51,6 +60,11 @@ class Window:
     step: float
     without: list[float]
     rows: list[float]
+    delivery: float = 0.0
+    link_excess: list[float] = field(default_factory=list)
+    link_noise: list[float] = field(default_factory=list)
+    link_persistence: list[float] = field(default_factory=list)
+    without_link: list[float] = field(default_factory=list)
 
     @property
     def num_workers(self) -> int:
@@ -77,21 +91,34 @@ def summarize_steps(tables: Sequence[np.ndarray[Any, Any]], tolerance: float) ->
     exchange = every[:, :, _EXCHANGE]
     transfer = exchange.min(axis=1)
     excess = own - peers
-    middle = np.median(excess, axis=0)
-    noise = _SIGMA * np.median(np.abs(excess - middle), axis=0) / math.sqrt(len(every))
+    delivery, link_excess = link_excess_of(every[:, :, _DELIVERY:])
+    step = float(np.median(np.median(own + exchange, axis=1)))
+    middle_excess = np.median(link_excess, axis=0)
+    faster = float(np.median(transfer)) * (1 - delivery / (delivery + middle_excess + 1e-9))
     return Window(
         num_steps=len(every),
         parts={part: np.median(every[:, :, k], axis=0).tolist() for k, part in enumerate(PARTS)},
         own=np.median(own, axis=0).tolist(),
         peers=np.median(peers, axis=0).tolist(),
-        noise=noise.tolist(),
+        noise=_standard_error(excess).tolist(),
         persistence=(excess > tolerance / 2 * peers).mean(axis=0).tolist(),
         waiting=np.median(exchange - transfer[:, None], axis=0).tolist(),
         transfer=float(np.median(transfer)),
-        step=float(np.median(np.median(own + exchange, axis=1))),
+        step=step,
         without=np.median(_slowest_others(own) + transfer[:, None], axis=0).tolist(),
         rows=every[:, :, _ROWS].mean(axis=0).tolist(),
+        delivery=delivery,
+        link_excess=middle_excess.tolist(),
+        link_noise=_standard_error(link_excess).tolist(),
+        link_persistence=(link_excess > _MATTERS * step).mean(axis=0).tolist(),
+        without_link=(step - np.where(middle_excess > 0, faster, 0.0)).tolist(),
     )
+
+
+def _standard_error(samples: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of the medians over the first axis, if the samples were normal but for outliers."""
+    deviation: np.ndarray[Any, Any] = np.median(np.abs(samples - np.median(samples, axis=0)), axis=0)
+    return _SIGMA * deviation / math.sqrt(len(samples))
 
 
 def _peers_of(own: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

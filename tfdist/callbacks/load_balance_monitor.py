@@ -12,10 +12,17 @@ from absl import logging
 
 from tfdist.balancing import Judge, Judgement, Rules, describe_straggler, next_shares, summarize_steps
 from tfdist.callbacks.load_balance_report import LoadBalanceReport
-from tfdist.communication.transport_exchange import TransportExchange
+from tfdist.communication.exchange import Exchange
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.batch_shares import BatchShares, batch_shares
-from tfdist.keras_compat.managed_strategies import elastic_group, exchange_of, is_chief, is_managed
+from tfdist.keras_compat.managed_strategies import (
+    elastic_group,
+    exchange_of,
+    is_chief,
+    is_managed,
+    is_parameter_server,
+    num_local_replicas,
+)
 from tfdist.reporting.events import report_event
 
 __all__ = ["LoadBalanceMonitor"]
@@ -24,9 +31,10 @@ __all__ = ["LoadBalanceMonitor"]
 class LoadBalanceMonitor(keras.callbacks.Callback):
     """Finds stragglers: workers for which all others wait, again and again.
 
-    Every worker makes it. It adds no exchange: what each worker spends its time on travels with the gradients, so it
-    works over tfdist's own transports (`tcp`, `mpi`), also in elastic jobs. Over TensorFlow's collectives, under
-    parameter servers and with one process it measures nothing, and says so once.
+    Every worker makes it. It adds no exchange: what each worker spends its time on travels with the gradients. Where
+    several devices belong to a process, it looks at each device. On GPUs, which TensorFlow runs asynchronously, a
+    device's computing seems shorter and its exchange longer than it is; that was not tried. Under parameter servers it
+    measures nothing, and says so once.
 
     The rule is that of `tfdist.balancing.rule`: medians over a window of steps, twice in a row. Steps that build a
     graph and the first step of each epoch, which has validation and what callbacks do between epochs in it, are left
@@ -39,7 +47,8 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
     rows, from a quarter of an equal share on, and the others more. The global batch and its gradient stay what they
     are, and every row is trained on once. New shares hold from the same step on all workers, and an event `rebalanced`
     tells of them. They begin equal in a new process, and when members of an elastic job come or go. Where workers have
-    batches of their own (FILE policy, dataset functions) nothing can be moved, which a warning says.
+    batches of their own (FILE policy, dataset functions) or several devices each, nothing can be moved, which a warning
+    says.
 
     Args:
         window_steps: Steps of a window, at least 5.
@@ -50,6 +59,7 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
     Attributes:
         judgement: Of the newest window; None before the first. The same on all workers.
         rebalances: As `rebalance`; the steps are built accordingly.
+        needs_timings: Always: steps that it watches tell of their time.
     """
 
     def __init__(
@@ -67,7 +77,8 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
             )
         self._window_steps, self._rules, self._verbose = window_steps, Rules(tolerance=tolerance), verbose
         self.rebalances = rebalance
-        self._exchange: TransportExchange | None = None
+        self.needs_timings = True
+        self._exchange: Exchange | None = None
         self._batch_shares: BatchShares | None = None
         self._num_to_skip = 0
         self._begin_anew((0, 0))
@@ -83,19 +94,16 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         """Begins to listen."""
         self._stop_listening()  # a `fit` that was broken off has not
         strategy = self.model.distribute_strategy
-        exchange = exchange_of(strategy) if is_managed(strategy) else None
-        if not isinstance(exchange, TransportExchange):
+        if not is_managed(strategy) or is_parameter_server(strategy):
             logging.log_first_n(
                 logging.WARNING,
-                "LoadBalanceMonitor measures nothing here: timings travel over tfdist's own transports between workers "
-                "(transport='tcp' or 'mpi' of multi_worker_mirrored_strategy, or an elastic job).",
+                "LoadBalanceMonitor measures nothing here: it looks at synchronous training under tfdist's strategies",
                 1,
             )
             return
-        self._exchange = exchange
-        if self.rebalances:
-            self._batch_shares = batch_shares(strategy)
-            assert self._batch_shares is not None
+        self._exchange = exchange = exchange_of(strategy)
+        self._batch_shares = batch_shares(strategy) if self.rebalances else None
+        if self._batch_shares is not None:
             exchange.timings.observers.append(self._batch_shares.take)
         exchange.timings.observers.append(self._take)
 
@@ -107,11 +115,12 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         """Reports."""
         if self.judgement is None or not is_chief(self.model.distribute_strategy):
             return
-        if self._batch_shares is not None and not self._shares:
+        if self.rebalances and not self._shares:
             logging.log_first_n(
                 logging.WARNING,
-                "LoadBalanceMonitor(rebalance=True) moves no rows: the workers have batches of their own. Pass a "
-                "dataset of global batches (without auto_shard_policy FILE or OFF) to let it.",
+                "LoadBalanceMonitor(rebalance=True) moves no rows: the workers have batches of their own, or several "
+                "devices each. Pass a dataset of global batches (without auto_shard_policy FILE or OFF), and start a "
+                "worker for each device, to let it.",
                 1,
             )
         if self._verbose > 1 or (self._verbose and not self.judgement.is_well):
@@ -134,16 +143,22 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         return None if self.judgement is None else LoadBalanceReport(self.judgement, self._names())
 
     def _names(self) -> Sequence[str]:
-        group = elastic_group(self.model.distribute_strategy)
-        num_workers = self._members[0]
-        if group is not None and len(group.members) == num_workers:
+        strategy = self.model.distribute_strategy
+        group = elastic_group(strategy)
+        num_members, num_local = self._members[0], num_local_replicas(strategy)
+        if group is not None and len(group.members) == num_members:
             return group.members
-        return [f"worker {rank}" for rank in range(num_workers)]
+        if num_local == 1:
+            return [f"worker {rank}" for rank in range(num_members)]
+        if num_local == num_members:
+            return [f"device {rank}" for rank in range(num_members)]
+        return [f"worker {rank // num_local} device {rank % num_local}" for rank in range(num_members)]
 
     def _take(self, table: np.ndarray[Any, Any]) -> None:
         """Called with each step's table, by the thread that exchanges."""
         assert self._exchange is not None
-        members = (len(table), getattr(self._exchange.transport, "number", 0))
+        group = elastic_group(self.model.distribute_strategy)
+        members = (len(table), 0 if group is None else group.number)
         if members != self._members:  # those of an elastic job have changed
             self._begin_anew(members)
             self._exchange.timings.shares = None

@@ -145,6 +145,10 @@ class ElasticTransport:
         """
         return list(self._exchange(lambda transport: transport.all_gather(rows), lambda: [rows]))
 
+    def take_deliveries(self) -> tuple[float, float, int]:
+        """See `Transport.take_deliveries`."""
+        return (0.0, 0.0, -1) if self._transport is None else self._transport.take_deliveries()
+
     def close(self) -> None:
         """Leaves the job. See `Transport.close`."""
         self.client.leave()

@@ -7,10 +7,13 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from tfdist.communication.replica_timings import ReplicaTimings
+from tfdist.communication.step_timings import StepTimings
 from tfdist.errors import TfdistError
 
 __all__ = ["CollectiveExchange", "Exchange"]
 
+_TIMED = (tf.float32, tf.float64)
 Gradient = Any  # tf.Tensor or tf.IndexedSlices
 
 
@@ -23,6 +26,13 @@ class Exchange(Protocol):
 
     #: The error of the project's that ended an exchange, if any.
     failure: TfdistError | None
+    #: What the replicas spend their time on.
+    timings: StepTimings
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether steps tell of it. A step asks when it is traced."""
+        ...
 
     def sum(self, tensors: Sequence[Gradient], *, own_batch: tf.Tensor | None = None) -> list[Gradient]:
         """Returns the sums, in the order and shapes given. `tf.IndexedSlices` may come back dense.
@@ -43,13 +53,38 @@ class CollectiveExchange:
     `tf.IndexedSlices` (tensorflow/python/distribute/cross_device_ops.py, `CollectiveAllReduce`). Differentiable.
     """
 
-    failure: TfdistError | None = None
+    def __init__(self) -> None:
+        self.failure: TfdistError | None = None
+        self.timings = StepTimings()
+        self._replicas: ReplicaTimings | None = None
 
-    def sum(self, tensors: Sequence[Gradient], *, own_batch: tf.Tensor | None = None) -> list[Gradient]:  # noqa: ARG002
-        """Sums tensors of any dtypes, one collective for each dtype; see `Exchange`. No timings travel."""
+    @property
+    def is_timed(self) -> bool:
+        """Only where somebody wants it: calling Python from the graph takes time."""
+        return self.timings.is_wanted
+
+    def sum(self, tensors: Sequence[Gradient], *, own_batch: tf.Tensor | None = None) -> list[Gradient]:
+        """Sums tensors of any dtypes, one collective for each dtype; see `Exchange`.
+
+        Timings travel with dense tensors of float32 or float64.
+        """
         if not tensors:
             return []
         context = tf.distribute.get_replica_context()
+        dtype = next((t.dtype for t in tensors if t.dtype in _TIMED and not isinstance(t, tf.IndexedSlices)), None)
+        if own_batch is None or dtype is None or not self.is_timed:
+            return self._sum(context, tensors)
+        if self._replicas is None:
+            num_local = len(context.strategy.extended.worker_devices)
+            self._replicas = ReplicaTimings(self.timings, context.num_replicas_in_sync, num_local)
+        replica = context.replica_id_in_sync_group
+        values = [t.values if isinstance(t, tf.IndexedSlices) else t for t in tensors]
+        table = self._replicas.own_table(replica, own_batch, [v for v in values if tf.is_tensor(v)], dtype)
+        *sums, table = self._sum(context, [*tensors, table])
+        self._replicas.take(replica, table)
+        return sums
+
+    def _sum(self, context: Any, tensors: Sequence[Gradient]) -> list[Gradient]:
         sums: list[Gradient] = [None] * len(tensors)
         by_dtype: dict[tf.DType, list[int]] = {}
         for position, tensor in enumerate(tensors):

@@ -16,6 +16,8 @@ __all__ = ["StepTimings"]
 _COLUMN_OF = {"step": "compute"} | {name: name for name in ("input", "save", "other", "exchange", "trace")}
 _PHASE_COLUMNS = [COLUMNS.index(column) for column in _COLUMN_OF.values()]
 _ROWS, _SHARE = COLUMNS.index("rows"), COLUMNS.index("share")
+_COMPUTE, _EXCHANGE = COLUMNS.index("compute"), COLUMNS.index("exchange")
+_LINKS = [COLUMNS.index(column) for column in ("delivery", "slowest", "lag")]
 
 
 class StepTimings:
@@ -26,26 +28,56 @@ class StepTimings:
 
     Attributes:
         shares: What the first member gives the members of the next global batch, by rank; None for nothing.
+        is_wanted: Whether somebody wants the timings where telling them costs time. To be set before a step is traced.
         observers: Called with every table, in the order of the steps, by the thread that exchanges. They must be quick,
             and keep no reference to the table but a copy.
     """
 
     def __init__(self) -> None:
         self.shares: Sequence[float] | None = None
+        self.is_wanted = False
         self.observers: list[Callable[[Array], None]] = []
-        self._told = np.zeros(len(_COLUMN_OF))
+        self._told: dict[int, Array] = {}
+        self._early_s: dict[int, float] = {}
 
-    def own_table(self, rank: int, num_members: int, rows: float, dtype: np.dtype[np.generic]) -> Array:
-        """The table with this member's row filled in."""
+    def own_table(
+        self,
+        rank: int,
+        num_members: int,
+        rows: float,
+        dtype: np.dtype[np.generic],
+        deliveries: tuple[float, float, int] = (0.0, 0.0, -1),
+        *,
+        local_index: int = 0,
+    ) -> Array:
+        """The table with one row filled in.
+
+        Args:
+            rank: Of the member whose row it is.
+            num_members: How many rows the table has.
+            rows: Of the member's batch.
+            dtype: Of the table.
+            deliveries: Those of `Transport.take_deliveries`.
+            local_index: Which of the members that are in this process it is.
+        """
         totals = seconds_by_phase()
         now = np.array([totals[phase] for phase in _COLUMN_OF])
         table = np.zeros((num_members, len(COLUMNS)), dtype)
-        table[rank, _PHASE_COLUMNS] = now - self._told
+        table[rank, _PHASE_COLUMNS] = now - self._told.get(local_index, np.zeros(len(_COLUMN_OF)))
+        early_s = self._early_s.pop(local_index, 0.0)
+        table[rank, _COMPUTE] -= early_s
+        table[rank, _EXCHANGE] += early_s
         table[rank, _ROWS] = rows
+        usual_s, lag_s, slowest = deliveries
+        table[rank, _LINKS] = usual_s, slowest + 1, lag_s
         if rank == 0 and self.shares is not None and len(self.shares) == num_members:
             table[:, _SHARE] = self.shares
-        self._told = now
+        self._told[local_index] = now
         return table
+
+    def note_early(self, local_index: int, seconds: float) -> None:
+        """So long the member has waited for others of this process, which the next table calls exchange."""
+        self._early_s[local_index] = seconds
 
     def take(self, table: Array) -> None:
         """Shows the table of all members to the observers."""

@@ -37,6 +37,11 @@ class TransportExchange:
         #: What the members spent their time on.
         self.timings = StepTimings()
 
+    @property
+    def is_timed(self) -> bool:
+        """Always: it costs some bytes."""
+        return True
+
     def sum(self, tensors: Sequence[Any], *, own_batch: tf.Tensor | None = None) -> list[Any]:
         """Sums tensors of numeric dtypes; see `Exchange`.
 
@@ -127,7 +132,9 @@ class TransportExchange:
         *parts, (ready, rows) = arrays
         note_batch_ready(float(ready))
         transport = self.transport
-        table = self.timings.own_table(transport.rank, transport.num_members, float(rows), parts[0].dtype)
+        table = self.timings.own_table(
+            transport.rank, transport.num_members, float(rows), parts[0].dtype, transport.take_deliveries()
+        )
         *sums, table = self.transport.all_reduce_sum([*parts, table], checksum=checksum)
         self.timings.take(table)
         return sums

@@ -275,7 +275,7 @@ class StepFunction:
         if steps > 1:  # whose batches are taken beside other steps
             return _loop(one_step, iterator, one_step(next(iterator)), steps)
         batch = next(iterator)
-        if not isinstance(exchange_of(self._strategy), TransportExchange):
+        if not exchange_of(self._strategy).is_timed:
             return one_step(batch)
         leaves = tf.nest.flatten(batch, expand_composites=True)  # some may be None
         with tf.control_dependencies([leaf for leaf in leaves if tf.is_tensor(leaf)]):

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from tfdist.cluster import ClusterConfig
 from tfdist.communication.peers import missing_peers
-from tfdist.communication.transport_exchange import TransportExchange
 from tfdist.errors import ArgumentError, PeerLostError, UnsupportedError, describe_problem
 from tfdist.keras_compat import asynchronous_steps, elastic_steps, synchronous_steps
 from tfdist.keras_compat.batch_shares import batch_shares, use_batch_shares
@@ -108,8 +107,8 @@ def _make_entry(original: Any) -> Any:
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         leave_signal_to_program()
-        if method == "fit" and any(getattr(callback, "rebalances", False) for callback in given):
-            _share_batches(self, strategy)
+        if method == "fit" and not is_parameter_server(strategy):
+            _prepare_steps(self, strategy, given)
         try:
             in_fit = watched(watcher, fit_call, has_training_data=method == "fit")
             with in_phase("other"), in_fit, logs_every(interval):
@@ -125,11 +124,17 @@ def _make_entry(original: Any) -> Any:
     return entry
 
 
-def _share_batches(model: Any, strategy: tf.distribute.Strategy) -> None:
-    """Lets the steps of a model ask for its workers' shares, if they can."""
-    if isinstance(exchange_of(strategy), TransportExchange) and batch_shares(strategy) is None:
+def _prepare_steps(model: Any, strategy: tf.distribute.Strategy, callbacks: list[Any]) -> None:
+    """Lets the steps of a model tell of their time, and ask for the workers' shares, where a callback needs it."""
+    exchange = exchange_of(strategy)
+    was_timed = exchange.is_timed
+    exchange.timings.is_wanted = any(getattr(callback, "needs_timings", False) for callback in callbacks)
+    may_share = any(getattr(callback, "rebalances", False) for callback in callbacks)
+    will_share = may_share and num_local_replicas(strategy) == 1 and batch_shares(strategy) is None
+    if will_share:
         use_batch_shares(strategy)
-        model.train_function = None  # it was traced without
+    if will_share or exchange.is_timed != was_timed:
+        model.train_function = None  # it was traced otherwise
 
 
 def _cannot_be_taken_in(process: str) -> UnsupportedError:

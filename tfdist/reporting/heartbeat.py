@@ -22,6 +22,7 @@ __all__ = [
     "count_steps",
     "in_phase",
     "leave_signal_to_program",
+    "mark_time",
     "note_batch_ready",
     "seconds_by_phase",
     "start_heartbeat",
@@ -104,6 +105,11 @@ def count_steps(count: int) -> None:
 def seconds_by_phase() -> dict[str, float]:
     """How long this process has been in each phase, finished intervals only."""
     return dict(zip(PHASES, _clock.seconds, strict=True))
+
+
+def mark_time() -> None:
+    """Counts the present phase up to now; it goes on."""
+    _clock.enter(_clock.phase)
 
 
 def note_batch_ready(unix_time: float) -> None:

@@ -54,3 +54,11 @@ def test_more_rows_than_the_others():
         step[1, COLUMNS.index("rows")] = 24
     (said,) = describe_judgement(judged(steps), ["worker 0", "worker 1", "worker 2"])
     assert "It has 24.0 rows a step, the others 8.0: give the workers equal shares." in said
+
+
+def test_fewer_rows_than_the_others():
+    steps = tables(20, 3, slow={1: {"compute": 0.02}})
+    for step in steps:
+        step[1, COLUMNS.index("rows")] = 4
+    (said,) = describe_judgement(judged(steps), ["worker 0", "worker 1", "worker 2"])
+    assert said.endswith("It has 4.0 rows a step already, the others 8.0.")

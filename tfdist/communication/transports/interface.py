@@ -114,6 +114,13 @@ class Transport(Protocol):
         """
         ...
 
+    def take_deliveries(self) -> tuple[float, float, int]:
+        """What the exchanges since the last call have shown of the links to the other members; see `Deliveries.take`.
+
+        All zero, and rank -1, where nothing was measured.
+        """
+        ...
+
     def close(self) -> None:
         """Leaves the group, and tells the others. May be called by any thread, at any time, more than once.
 

@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from tfdist.communication.transports import problems
 from tfdist.communication.transports.channel import Channel, Frame
+from tfdist.communication.transports.deliveries import Deliveries
 from tfdist.communication.transports.header import HEADER_BYTES, Header
 from tfdist.communication.transports.interface import TimeLimit, TransportClosedError
 from tfdist.errors import TfdistError
@@ -47,6 +48,8 @@ class Peer:
         polled: The events for which the data socket is registered.
         said_farewell: Whether the member has said that it closes its transport.
         is_checked: Whether the header of the current exchange has come and was right.
+        began_at: When that was, by `time.monotonic`.
+        timed_bytes: After how many bytes of the current exchange the time since then is noted; 0 for never.
     """
 
     def __init__(self, rank: int, name: str, data: socket.socket, channel: Channel) -> None:
@@ -62,6 +65,8 @@ class Peer:
         self.polled = 0
         self.said_farewell = False
         self.is_checked = True
+        self.began_at = 0.0
+        self.timed_bytes = 0
         self._counts_may_differ = False
         self._header = bytearray(HEADER_BYTES)
         self._sent_header = Header(0, 0, 0, " ")
@@ -79,6 +84,7 @@ class Peer:
         self.received = 0
         self.on_received = None
         self.is_checked = False
+        self.timed_bytes = 0
         self._counts_may_differ = counts_may_differ
         self._sent_header = Header(self.sequence, count, digest, kind)
         self.outgoing.append(memoryview(self._sent_header.to_bytes()))
@@ -163,6 +169,7 @@ class Links:
         names: The task names with addresses, by rank.
         peers: The other members, by rank.
         limit: How long to wait for a sign of life of what is needed.
+        deliveries: How long parts of large sums took to come.
     """
 
     def __init__(self, rank: int, names: list[str], peers: Mapping[int, Peer], limit: TimeLimit) -> None:
@@ -170,6 +177,7 @@ class Links:
         self.names = names
         self.peers = dict(sorted(peers.items()))
         self.limit = limit
+        self.deliveries = Deliveries()
         self._poll = select.poll()
         self._wake, self._waker = socket.socketpair()
         self._waker.setblocking(False)
@@ -319,6 +327,10 @@ class Links:
                     has_moved = True
                     if not peer.is_checked and peer.received >= HEADER_BYTES:
                         peer.check_header(self.names[self.rank])
+                        peer.began_at = time.monotonic()
+                    if 0 < peer.timed_bytes <= peer.received:
+                        self.deliveries.note(peer.rank, time.monotonic() - peer.began_at)
+                        peer.timed_bytes = 0
                     if peer.on_received is not None:
                         peer.on_received()
                 if peer.outgoing and event & ~select.POLLIN and peer.send_some():

@@ -121,6 +121,10 @@ class MpiTransport:
 
         return self._exchange(gather)
 
+    def take_deliveries(self) -> tuple[float, float, int]:
+        """See `Transport.take_deliveries`. MPI does not tell."""
+        return 0.0, 0.0, -1
+
     def close(self) -> None:
         """See `Transport.close`. MPI itself stays as it is, and cannot tell the others."""
         self._is_closed = True

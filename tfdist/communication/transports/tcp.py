@@ -70,6 +70,10 @@ class TcpTransport:
         checked = as_rows(rows)
         return self._exchange(lambda: self._sockets.all_gather(checked))
 
+    def take_deliveries(self) -> tuple[float, float, int]:
+        """See `Transport.take_deliveries`. Of sums of which the members send each other parts, over sockets."""
+        return self._links.deliveries.take()
+
     def close(self) -> None:
         """See `Transport.close`."""
         with self._closing:
