@@ -10,7 +10,16 @@ import keras
 import numpy as np
 from absl import logging
 
-from tfdist.balancing import Judge, Judgement, Rules, describe_straggler, next_shares, summarize_steps
+from tfdist.balancing import (
+    Judge,
+    Judgement,
+    Rules,
+    describe_asynchronous_load,
+    describe_straggler,
+    next_shares,
+    summarize_steps,
+)
+from tfdist.callbacks.asynchronous_load import AsynchronousReport, AsynchronousWatch
 from tfdist.callbacks.load_balance_report import LoadBalanceReport
 from tfdist.communication.exchange import Exchange
 from tfdist.errors import ArgumentError, describe_problem
@@ -33,8 +42,11 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
 
     Every worker makes it. It adds no exchange: what each worker spends its time on travels with the gradients. Where
     several devices belong to a process, it looks at each device. On GPUs, which TensorFlow runs asynchronously, a
-    device's computing seems shorter and its exchange longer than it is; that was not tried. Under parameter servers it
-    measures nothing, and says so once.
+    device's computing seems shorter and its exchange longer than it is; that was not tried.
+
+    Under parameter servers, where whoever is free takes the next step and nobody waits for a slow worker, it says which
+    worker has made how many steps, how long they took, and whether one of the parameter servers holds most of what
+    steps read and update.
 
     The rule is that of `tfdist.balancing.rule`: medians over a window of steps, twice in a row. Steps that build a
     graph and the first step of each epoch, which has validation and what callbacks do between epochs in it, are left
@@ -80,6 +92,7 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         self.needs_timings = True
         self._exchange: Exchange | None = None
         self._batch_shares: BatchShares | None = None
+        self._asynchronous: AsynchronousWatch | None = None
         self._num_to_skip = 0
         self._begin_anew((0, 0))
 
@@ -93,13 +106,17 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
         """Begins to listen."""
         self._stop_listening()  # a `fit` that was broken off has not
+        self._asynchronous = None
         strategy = self.model.distribute_strategy
-        if not is_managed(strategy) or is_parameter_server(strategy):
+        if not is_managed(strategy):
             logging.log_first_n(
                 logging.WARNING,
-                "LoadBalanceMonitor measures nothing here: it looks at synchronous training under tfdist's strategies",
+                "LoadBalanceMonitor measures nothing here: it looks at training under the strategies of tfdist.",
                 1,
             )
+            return
+        if is_parameter_server(strategy):
+            self._asynchronous = AsynchronousWatch(self.model, self._rules)
             return
         self._exchange = exchange = exchange_of(strategy)
         self._batch_shares = batch_shares(strategy) if self.rebalances else None
@@ -113,6 +130,9 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Reports."""
+        if self._asynchronous is not None and (report := self._asynchronous.report()) is not None:
+            is_well = not describe_asynchronous_load(report.load, self._rules)
+            self._say(epoch, report, is_well=is_well)
         if self.judgement is None or not is_chief(self.model.distribute_strategy):
             return
         if self.rebalances and not self._shares:
@@ -123,8 +143,11 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
                 "worker for each device, to let it.",
                 1,
             )
-        if self._verbose > 1 or (self._verbose and not self.judgement.is_well):
-            print(f"\nLoad balance, epoch {epoch + 1}\n{self.report()}", file=sys.stderr, flush=True)
+        self._say(epoch, self.report(), is_well=self.judgement.is_well)
+
+    def _say(self, epoch: int, report: object, *, is_well: bool) -> None:
+        if self._verbose > 1 or (self._verbose and not is_well):
+            print(f"\nLoad balance, epoch {epoch + 1}\n{report}", file=sys.stderr, flush=True)
 
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
         """Stops listening."""
@@ -137,9 +160,16 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
             observers = self._exchange.timings.observers
             observers[:] = [observer for observer in observers if observer not in own]
         self._exchange = self._batch_shares = None
+        if self._asynchronous is not None:
+            self._asynchronous.stop()
 
-    def report(self) -> LoadBalanceReport | None:
-        """What was found in the newest window, to be shown or drawn; None before the first."""
+    def report(self) -> LoadBalanceReport | AsynchronousReport | None:
+        """What was found in the newest window, to be shown or drawn; None before the first.
+
+        Under parameter servers, what was counted since training began, to be shown.
+        """
+        if self._asynchronous is not None:
+            return self._asynchronous.report()
         return None if self.judgement is None else LoadBalanceReport(self.judgement, self._names())
 
     def _names(self) -> Sequence[str]:

@@ -27,6 +27,7 @@ from tfdist.keras_compat.own_batches import relaxed
 from tfdist.keras_compat.private_names import is_ready, keras_backend, tree, variable_value
 from tfdist.keras_compat.row_sharding import split_batch
 from tfdist.keras_compat.step_view import StepView, entered
+from tfdist.keras_compat.worker_steps import WorkerStep, tell_worker_step, timed_on_worker
 
 __all__ = ["AsynchronousLogs", "make_predict_function", "make_step_function"]
 
@@ -133,7 +134,10 @@ class _AsynchronousSteps:
         self._structure: Any = None
         self._spec: Any = None
         self._updated: set[int] = set()
-        self._remote = self._run_here if model.run_eagerly else tf.function(self._run_here, reduce_retracing=True)
+        self._remote: Any = self._run_here
+        if not model.run_eagerly:
+            steps = tf.function(self._run_here, reduce_retracing=True)
+            self._remote = tf.function(timed_on_worker(steps), reduce_retracing=True)
         self._under_way: collections.deque[Any] = collections.deque()
         self.reset()
 
@@ -216,6 +220,11 @@ class _AsynchronousSteps:
         while self._under_way and (len(self._under_way) > limit or self.num_collected == 0):
             source, remote = self._under_way.popleft()
             vector = _fetch(remote, self._strategy, functools.partial(self._schedule, source))
+            if not self._model.run_eagerly:  # else the coordinator has made it
+                (worker, seconds), vector = vector[:2], vector[2:]
+                if self._step == self._model.train_step:
+                    step = WorkerStep(int(worker), self._model.steps_per_execution, float(seconds))
+                    tell_worker_step(self._strategy, step)
             position = 0
             for total in self._totals:
                 np.add(total, vector[position : position + total.size].reshape(total.shape), out=total)
