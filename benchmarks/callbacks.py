@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CALLBACKS", "NO_CALLBACK", "PROGRESS_BAR"]
+__all__ = ["CALLBACKS", "NO_CALLBACK", "OWN_CALLBACKS", "PROGRESS_BAR"]
 
 NO_CALLBACK, PROGRESS_BAR = "none but History", "progress bar (verbose=1)"
 
@@ -28,6 +28,12 @@ def _checkpoint(_: Any, directory: Path) -> list[Any]:
     return [FaultTolerantCheckpoint(directory.parent / "checkpoints", save_each_epoch=False)]
 
 
+def _load_balance_monitor(_: Any, __: Path) -> list[Any]:
+    from tfdist.callbacks import LoadBalanceMonitor
+
+    return [LoadBalanceMonitor()]
+
+
 #: By what the table calls them, functions of keras and of an empty directory of the worker's own.
 CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
     NO_CALLBACK: lambda _keras, _directory: [],
@@ -36,5 +42,8 @@ CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
     "ReduceLROnPlateau": lambda keras, _: [keras.callbacks.ReduceLROnPlateau("loss", patience=1000)],
     "TensorBoard": lambda keras, directory: [keras.callbacks.TensorBoard(str(directory))],
     "FaultTolerantCheckpoint, no save due": _checkpoint,
+    "LoadBalanceMonitor": _load_balance_monitor,
     "own on_train_batch_end that reads logs": _reader_of_batch_logs,
 }
+#: Those of tfdist's, of which each is measured in turns in one process, too.
+OWN_CALLBACKS = ("FaultTolerantCheckpoint, no save due", "LoadBalanceMonitor")

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.callbacks import CALLBACKS, NO_CALLBACK
+from benchmarks.callbacks import CALLBACKS, NO_CALLBACK, OWN_CALLBACKS
 from benchmarks.workloads import WORKLOADS
 
 __all__ = ["EXCHANGE_CASE", "PROFILES", "REFERENCE", "SECTIONS", "Choice", "Measurement", "Profile", "plan_case_groups"]
 
 SECTIONS = (
-    *("steps", "devices", "all_reduce", "scaling", "callbacks", "checkpoints", "checkpoint_overhead", "recovery"),
-    *("parameter_servers", "start_up"),
+    *("steps", "devices", "all_reduce", "scaling", "callbacks", "callback_overhead", "checkpoints"),
+    *("load_balance", "recovery", "parameter_servers", "start_up"),
 )
 #: Beside which ratios are given, where it took part.
 REFERENCE = {
@@ -23,7 +23,8 @@ REFERENCE = {
     "scaling": "1 worker",
     "callbacks": NO_CALLBACK,
     "checkpoints": "tf.train.CheckpointManager",
-    "checkpoint_overhead": "tfdist fit, in turns in one process",
+    "callback_overhead": "",
+    "load_balance": "",
     "recovery": "tfdist, all started again",
     "parameter_servers": "tf_keras fit",
     "start_up": "",
@@ -134,7 +135,8 @@ def plan_case_groups(choice: Choice) -> list[list[Measurement]]:
         "scaling": _scaling,
         "callbacks": _callbacks,
         "checkpoints": _checkpoints,
-        "checkpoint_overhead": _checkpoint_overhead,
+        "callback_overhead": _callback_overhead,
+        "load_balance": _load_balance,
         "recovery": _recovery,
         "parameter_servers": _parameter_servers,
         "start_up": _start_up,
@@ -292,9 +294,17 @@ def _checkpoints(_: Choice) -> list[list[Measurement]]:
     return [[Measurement("checkpoints", case, n, "checkpoint_saves", {"method": m}) for n, m in methods.items()]]
 
 
-def _checkpoint_overhead(choice: Choice) -> list[list[Measurement]]:
-    section, case, trained = "checkpoint_overhead", "small_dense, 2 workers", choice.train("small_dense")
-    return [[Measurement(section, case, REFERENCE[section], section, trained, workers=2)]]
+def _callback_overhead(choice: Choice) -> list[list[Measurement]]:
+    section, case, trained = "callback_overhead", "small_dense, 2 workers", choice.train("small_dense")
+    return [
+        [Measurement(section, case, name, section, {**trained, "callback": name}, workers=2)] for name in OWN_CALLBACKS
+    ]
+
+
+def _load_balance(_: Choice) -> list[list[Measurement]]:
+    section, case = "load_balance", "worker 1 of 2 is slow"
+    kinds = {"in computing": "compute", "in its input": "input", "in a callback": "other"}
+    return [[Measurement(section, case, name, section, {"kind": kind}, workers=2)] for name, kind in kinds.items()]
 
 
 def _parameter_servers(choice: Choice) -> list[list[Measurement]]:

@@ -1,7 +1,7 @@
 """The training of test_stragglers.py. Arguments: a directory; a plan as JSON.
 
-The plan: `kind` (`compute`, `input`, `other`, `rows`, `speed` or `none`), `worker`, the task that is slow, `seconds`,
-`rebalance`, `epochs`, and `units` of a hidden layer, whose gradients are five numbers each.
+The plan: `kind` (`compute`, `input`, `other`, `rows`, `speed`, `work` or `none`), `worker`, the task that is slow,
+`seconds`, `rebalance`, `epochs`, `window_steps`, and `units` of a hidden layer, whose gradients are five numbers each.
 """
 
 import json
@@ -43,6 +43,32 @@ class Slow(keras.layers.Layer):
         return inputs + 0.0 * tf.stop_gradient(slowly(inputs)) if is_slow else inputs
 
 
+class Work(keras.layers.Layer):
+    """Computes as long as it has rows: real work, for what slows down the whole process."""
+
+    def call(self, inputs):
+        matrix = tf.ones((len(inputs) if inputs.shape[0] else tf.shape(inputs)[0], 400, 400)) / 400
+        worked = tf.reduce_sum(tf.linalg.matmul(matrix, matrix), axis=[1, 2])[:, None]
+        return inputs + tf.stop_gradient(0.001 * worked)
+
+
+class Notes(keras.callbacks.Callback):
+    """Says when the second epoch begins, in which nothing is traced, and whom the monitor has called slow."""
+
+    def __init__(self, monitor):
+        super().__init__()
+        self.monitor, self.alarms = monitor, []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            (DIRECTORY / f"begun {TASK}").touch()
+
+    def on_train_batch_end(self, batch, logs=None):
+        judgement = self.monitor.judgement
+        now = [] if judgement is None else [[each.worker, each.part] for each in judgement.stragglers]
+        self.alarms += [each for each in now if each not in self.alarms]
+
+
 class SlowAtEachStep(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if KIND == "other":
@@ -78,6 +104,8 @@ def train():
     keras.utils.set_random_seed(1)
     with strategy.scope():
         model = keras.Sequential([keras.layers.Input((4,)), Slow(), AsLongAsItHasRows()])
+        if PLAN["kind"] == "work":
+            model.add(Work())
         if "units" in PLAN:
             model.add(keras.layers.Dense(PLAN["units"]))
         model.add(keras.layers.Dense(1))
@@ -90,17 +118,26 @@ def train():
         data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(ROWS).repeat()
         if KIND == "input":
             data = data.map(lambda x, y: (slowly(x), y))
-    monitor = LoadBalanceMonitor(window_steps=10, rebalance=PLAN.get("rebalance", False))
-    callbacks = [monitor, *([SlowAtEachStep()] if PLAN["kind"] == "other" else [])]
+    monitor = LoadBalanceMonitor(window_steps=PLAN.get("window_steps", 10), rebalance=PLAN.get("rebalance", False))
+    notes = Notes(monitor)
+    callbacks = [monitor, notes, *([SlowAtEachStep()] if PLAN["kind"] == "other" else [])]
     model.fit(data, epochs=PLAN.get("epochs", 3), steps_per_epoch=40, verbose=0, callbacks=callbacks)
-    LEDGER.close()
     np.savez(DIRECTORY / f"weights {TASK}.npz", *model.get_weights())
+    if PLAN.get("rebalance"):
+        model.fit(data, steps_per_epoch=1, verbose=0)
+    LEDGER.close()
     if TASK == "alone":
         return
     judgement = monitor.judgement
     found = [[each.worker, each.part, each.cost.without_s, each.cost.step_s] for each in judgement.stragglers]
     window = judgement.window
-    said = {"stragglers": found, "step": window.step, "rows": window.rows, "report": str(monitor.report())}
+    said = {
+        "stragglers": found,
+        "alarms": notes.alarms,
+        "step": window.step,
+        "rows": window.rows,
+        "report": str(monitor.report()),
+    }
     (DIRECTORY / TASK).write_text(json.dumps(said))
 
 

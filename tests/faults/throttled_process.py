@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 
-_PERIOD_S = 0.04
+_PERIOD_S = 0.01  # much less than a step, so that each step has its part of it
 
 
 @contextlib.contextmanager

@@ -46,6 +46,10 @@ class BatchShares:
         if self.values and self._group == (num_workers, None if group is None else group.number):
             return
         self._group = (num_workers, None if group is None else group.number)
+        self.make_equal(num_workers)
+
+    def make_equal(self, num_workers: int) -> None:
+        """Gives all workers as much."""
         self._set([1 / num_workers] * num_workers)
 
     def take(self, table: np.ndarray[Any, Any]) -> None:

@@ -133,6 +133,10 @@ def _prepare_steps(model: Any, strategy: tf.distribute.Strategy, callbacks: list
     will_share = may_share and num_local_replicas(strategy) == 1 and batch_shares(strategy) is None
     if will_share:
         use_batch_shares(strategy)
+    shares = batch_shares(strategy)
+    if shares is not None and not may_share:  # a call before this one has moved rows
+        exchange.timings.shares = None
+        shares.make_equal(worker_position(strategy)[1])
     if will_share or exchange.is_timed != was_timed:
         model.train_function = None  # it was traced otherwise
 

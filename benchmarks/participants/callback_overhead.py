@@ -1,4 +1,4 @@
-"""Steps with a `FaultTolerantCheckpoint` that has nothing to save, and without one, in turns in one process.
+"""Steps with a callback of tfdist's, and without it, in turns in one process.
 
 In one process, because processes of the same program differ by more than this costs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.callbacks import CALLBACKS
 from benchmarks.keras_models import build_compiled, make_dataset
 from benchmarks.place import EpochClock, Place
 from benchmarks.workloads import WORKLOADS
@@ -14,18 +15,17 @@ from benchmarks.workloads import WORKLOADS
 _TURNS = 6
 
 
-def measure(place: Place, model: str, epochs: int) -> dict[str, Any]:
+def measure(place: Place, model: str, epochs: int, callback: str) -> dict[str, Any]:
     import keras
 
     import tfdist
-    from tfdist.callbacks import FaultTolerantCheckpoint
 
     strategy = tfdist.multi_worker_mirrored_strategy()
     with strategy.scope():
         network = build_compiled(keras, model)
     steps = WORKLOADS[model].steps
     series: dict[str, dict[str, list[float]]] = {
-        name: {"wall": [], "cpu": []} for name in ("without the callback", "with it, no save due")
+        name: {"wall": [], "cpu": []} for name in ("without the callback", "with it")
     }
 
     def train(turn: int, name: str) -> None:
@@ -36,9 +36,8 @@ def measure(place: Place, model: str, epochs: int) -> dict[str, Any]:
                 clock.epoch_ended()
 
         callbacks = [AtEpochEnd()]
-        if name.startswith("with it"):
-            directory = place.directory / f"checkpoints {turn}"
-            callbacks.append(FaultTolerantCheckpoint(directory, save_each_epoch=False))
+        if name == "with it":
+            callbacks += CALLBACKS[callback](keras, place.directory / f"turn {turn}" / place.task)
         data = make_dataset(model, strategy.num_replicas_in_sync)
         network.fit(data, epochs=1 + epochs, steps_per_epoch=steps, verbose=0, callbacks=callbacks)
         if turn:  # the first turn makes what all later ones use
