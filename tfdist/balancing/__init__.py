@@ -7,6 +7,7 @@ from tfdist.balancing.asynchronous import (
     slow_workers,
 )
 from tfdist.balancing.costs import Cost, cost_of
+from tfdist.balancing.rates import Rates, summarize_rates
 from tfdist.balancing.rule import Judge, Judgement, Rules, Straggler
 from tfdist.balancing.shares import next_shares
 from tfdist.balancing.text import describe_judgement, describe_straggler, format_table
@@ -19,6 +20,7 @@ __all__ = [
     "Cost",
     "Judge",
     "Judgement",
+    "Rates",
     "Rules",
     "Straggler",
     "Window",
@@ -30,5 +32,6 @@ __all__ = [
     "format_table",
     "next_shares",
     "slow_workers",
+    "summarize_rates",
     "summarize_steps",
 ]

@@ -6,14 +6,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfdist.callbacks.distributed_tensorboard import DistributedTensorBoard
     from tfdist.callbacks.fault_tolerant_checkpoint import FaultTolerantCheckpoint
     from tfdist.callbacks.load_balance_monitor import LoadBalanceMonitor
+    from tfdist.callbacks.progress_bar import ProgressBar
 
-__all__ = ["FaultTolerantCheckpoint", "LoadBalanceMonitor"]
+__all__ = ["DistributedTensorBoard", "FaultTolerantCheckpoint", "LoadBalanceMonitor", "ProgressBar"]
 
 _MODULE_OF = {
+    "DistributedTensorBoard": "tfdist.callbacks.distributed_tensorboard",
     "FaultTolerantCheckpoint": "tfdist.callbacks.fault_tolerant_checkpoint",
     "LoadBalanceMonitor": "tfdist.callbacks.load_balance_monitor",
+    "ProgressBar": "tfdist.callbacks.progress_bar",
 }
 
 

@@ -149,6 +149,11 @@ class ElasticTransport:
         """See `Transport.take_deliveries`."""
         return (0.0, 0.0, -1) if self._transport is None else self._transport.take_deliveries()
 
+    @property
+    def sent_bytes(self) -> int:
+        """See `TcpTransport.sent_bytes`; of the present group."""
+        return 0 if self._transport is None else self._transport.sent_bytes
+
     def close(self) -> None:
         """Leaves the job. See `Transport.close`."""
         self.client.leave()

@@ -223,7 +223,8 @@ class _AsynchronousSteps:
             if not self._model.run_eagerly:  # else the coordinator has made it
                 (worker, seconds), vector = vector[:2], vector[2:]
                 if self._step == self._model.train_step:
-                    step = WorkerStep(int(worker), self._model.steps_per_execution, float(seconds))
+                    steps, under_way = self._model.steps_per_execution, len(self._under_way)
+                    step = WorkerStep(int(worker), steps, float(seconds), under_way)
                     tell_worker_step(self._strategy, step)
             position = 0
             for total in self._totals:

@@ -73,6 +73,9 @@ def has_batch_hooks(callback: keras.callbacks.Callback, method: str) -> bool:
 def _reads_batch_logs(callback: keras.callbacks.Callback, method: str) -> bool:
     if type(callback) in _READ_NONE:
         return False
+    says: bool | None = getattr(callback, "reads_batch_logs", None)  # the project's own do
+    if says is not None:
+        return says
     if type(callback) in _MAY_READ:
         return _MAY_READ[type(callback)](callback)
     return has_batch_hooks(callback, method)

@@ -17,12 +17,14 @@ class WorkerStep(NamedTuple):
     Attributes:
         worker: Its index.
         num_steps: So many steps of training.
+        num_under_way: How many functions were scheduled when its result was taken in, this one not counted.
         seconds: On the worker's clock, from when it had the function to run until all of it was done; of all the steps.
     """
 
     worker: int
     num_steps: int
     seconds: float
+    num_under_way: int
 
 
 _Observer = Callable[[WorkerStep], None]

@@ -49,6 +49,7 @@ class Peer:
         said_farewell: Whether the member has said that it closes its transport.
         is_checked: Whether the header of the current exchange has come and was right.
         began_at: When that was, by `time.monotonic`.
+        sent_bytes: How many bytes have gone out on the data socket.
         timed_bytes: After how many bytes of the current exchange the time since then is noted; 0 for never.
     """
 
@@ -67,6 +68,7 @@ class Peer:
         self.is_checked = True
         self.began_at = 0.0
         self.timed_bytes = 0
+        self.sent_bytes = 0
         self._counts_may_differ = False
         self._header = bytearray(HEADER_BYTES)
         self._sent_header = Header(0, 0, 0, " ")
@@ -128,6 +130,7 @@ class Peer:
             sent = self.data.send(views[0]) if len(views) == 1 else self.data.sendmsg(views)
         except BlockingIOError:
             return False
+        self.sent_bytes += sent
         _drop(self.outgoing, sent)
         return True
 

@@ -74,6 +74,11 @@ class TcpTransport:
         """See `Transport.take_deliveries`. Of sums of which the members send each other parts, over sockets."""
         return self._links.deliveries.take()
 
+    @property
+    def sent_bytes(self) -> int:
+        """How many bytes this member has sent over sockets so far; what goes through shared memory is not counted."""
+        return sum(peer.sent_bytes for peer in self._links.peers.values())
+
     def close(self) -> None:
         """See `Transport.close`."""
         with self._closing:
