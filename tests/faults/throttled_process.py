@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 
-_PERIOD_S = 0.01  # much less than a step, so that each step has its part of it
+_PERIOD_S = 0.02  # less than a step, so that each step has its part of it
 
 
 @contextlib.contextmanager
