@@ -49,11 +49,19 @@ def run(directory, slow=None, *, workers=3, rate="100mbit"):
     return found[0], said[0]
 
 
-def test_whose_link_is_slow(tmp_path):
-    found, said = run(tmp_path, slow=1)
+@pytest.mark.parametrize("slow", [1, *(pytest.param(rank, marks=pytest.mark.campaign) for rank in (0, 2))])
+def test_whose_link_is_slow(tmp_path, slow):
+    found, said = run(tmp_path, slow)
     print(found["report"])
     ((worker, part, without_s, step_s),) = found["stragglers"]
-    assert (worker, part) == (1, "link")
+    assert (worker, part) == (slow, "link")
     assert without_s < step_s
-    assert "worker 1 is slow in " in said
+    assert f"worker {slow} is slow in " in said
     assert "Look at its network card and cable" in said
+
+
+@pytest.mark.campaign
+def test_links_alike(tmp_path):
+    found, _ = run(tmp_path)
+    print(found["report"])
+    assert found["alarms"] == []
