@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from tfdist.cluster.config import ClusterConfig
+from tfdist.cluster.job_environment import parse_job_environment
+from tfdist.cluster.platforms import Detection, detect_platform
 from tfdist.errors import ClusterConfigError, describe_problem
 
 ExplicitCluster = ClusterConfig | Mapping[str, Any] | str | None
 
-#: Asked in this order when there is neither an argument nor a TF_CONFIG. A detector gets the environment and returns a
-#: description, or None if it does not recognise its platform.
-PLATFORM_DETECTORS: tuple[Callable[[Mapping[str, str]], ClusterConfig | None], ...] = ()
-
 
 def resolve_cluster(explicit: ExplicitCluster, env: Mapping[str, str]) -> ClusterConfig:
     """Finds the cluster: an explicit argument, else TF_CONFIG, else a detected platform, else local training.
+
+    A platform is not looked for in a process that `tfdist run` has started: its launcher may be what the platform runs.
 
     Args:
         explicit: A description, as a `ClusterConfig`, as a mapping like the contents of TF_CONFIG, or as its JSON text.
         env: The environment variables.
 
     Returns:
-        The description; its `source` says where it came from.
+        The description; its `source` says where it came from, and which platform does not count beside it.
 
     Raises:
-        ClusterConfigError: A description breaks a rule, or the argument and TF_CONFIG disagree.
+        ClusterConfigError: A description breaks a rule, the argument and TF_CONFIG disagree, or, without both, a
+            platform's description is incomplete.
     """
     argument = _read_explicit(explicit)
     tf_config = ClusterConfig.from_tf_config(env.get("TF_CONFIG", ""))
@@ -41,14 +43,27 @@ def resolve_cluster(explicit: ExplicitCluster, env: Mapping[str, str]) -> Cluste
             )
         )
     if argument is not None:
-        return argument
+        return _beside_platform(argument, env)
     if not tf_config.is_local:
-        return tf_config
-    for detect in PLATFORM_DETECTORS:
-        detected = detect(env)
-        if detected is not None:
-            return detected
-    return ClusterConfig.local()
+        return _beside_platform(tf_config, env)
+    detected = _detect(env)
+    return ClusterConfig.local() if detected is None else detected.cluster
+
+
+def _detect(env: Mapping[str, str]) -> Detection | None:
+    return None if parse_job_environment(env) is not None else detect_platform(env)
+
+
+def _beside_platform(config: ClusterConfig, env: Mapping[str, str]) -> ClusterConfig:
+    """Says in the source that a platform is there as well, and does not count; one that cannot be read is no matter."""
+    try:
+        detected = _detect(env)
+    except ClusterConfigError:
+        return config
+    if detected is None or detected.cluster == config:
+        return config
+    source = f"{config.source}, which goes before {detected.platform} ({detected.evidence})"
+    return dataclasses.replace(config, source=source)
 
 
 def _read_explicit(explicit: ExplicitCluster) -> ClusterConfig | None:
