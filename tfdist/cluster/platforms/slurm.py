@@ -14,6 +14,7 @@ from tfdist.errors import ClusterConfigError, describe_problem
 
 __all__ = ["detect_slurm"]
 
+_SLOTS = 16  # nodes in a row have ports of their own, since several may be one host, as where Slurm is tried out
 _NEEDED = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID")
 
 
@@ -44,8 +45,9 @@ def detect_slurm(env: Mapping[str, str]) -> Found | None:
     said = tuple(env.get(name) for name in ("SLURM_NODEID", "SLURM_LOCALID"))
     if None not in said and said != tuple(map(str, places[rank])):
         raise _unknown_layout(env, places[rank])
-    port = base_port(env, f"{env['SLURM_JOB_ID']}.{env['SLURM_STEP_ID']}", max(counts))
-    addresses = [f"{nodes[node]}:{port + local}" for node, local in places]
+    num_local, num_slots = max(counts), min(len(nodes), _SLOTS)
+    port = base_port(env, f"{env['SLURM_JOB_ID']}.{env['SLURM_STEP_ID']}", num_local * num_slots)
+    addresses = [f"{nodes[node]}:{port + node % num_slots * num_local + local}" for node, local in places]
     return workers_found("SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NODELIST", rank, addresses)
 
 

@@ -57,15 +57,15 @@ VERTEX = {
 }
 
 RECORDED = {
-    "Slurm": (SLURM, ["n1:5000", "n2:5000"], "worker 1"),
+    "Slurm": (SLURM, ["n1:5000", "n2:5001"], "worker 1"),
     "Slurm, several a node": (
         SLURM_SEVERAL,
-        ["gpu09:5000", "gpu09:5001", "gpu10:5000", "gpu10:5001", "big:5000"],
+        ["gpu09:5000", "gpu09:5001", "gpu10:5002", "gpu10:5003", "big:5004"],
         "worker 3",
     ),
     "Slurm, cyclic": (
         SLURM_CYCLIC,
-        ["gpu09:5000", "gpu10:5000", "big:5000", "gpu09:5001", "gpu10:5001"],
+        ["gpu09:5000", "gpu10:5002", "big:5004", "gpu09:5001", "gpu10:5003"],
         "worker 3",
     ),
     "Open MPI": (OPEN_MPI, ["127.0.0.1:5000", "127.0.0.1:5001"], "worker 1"),

@@ -56,8 +56,8 @@ def test_ports_follow_from_the_job():
         }
         for job in ("7", "8")
     }
-    assert len(ports["7"]) == 1
-    assert ports["7"] != ports["8"]
+    assert len(ports["7"]) == len(ports["8"]) == 2
+    assert not ports["7"] & ports["8"]
 
 
 def test_tf_config_goes_first_and_the_source_says_so():
