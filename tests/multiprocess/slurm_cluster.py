@@ -18,7 +18,7 @@ SlurmctldPort={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={directory}/munge.socket
+AuthInfo=socket={directory}/munge.socket,cred_expire=6
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none

@@ -94,7 +94,8 @@ def summarize_steps(tables: Sequence[np.ndarray[Any, Any]], tolerance: float) ->
     delivery, link_excess = link_excess_of(every[:, :, _DELIVERY:])
     step = float(np.median(np.median(own + exchange, axis=1)))
     middle_excess = np.median(link_excess, axis=0)
-    faster = float(np.median(transfer)) * (1 - delivery / (delivery + middle_excess + 1e-9))
+    # A sum has two parts of as many bytes: parts of the terms go to the others, and parts of the sum come back.
+    faster = np.minimum(2 * middle_excess, float(np.median(transfer)))
     return Window(
         num_steps=len(every),
         parts={part: np.median(every[:, :, k], axis=0).tolist() for k, part in enumerate(PARTS)},
@@ -111,7 +112,7 @@ def summarize_steps(tables: Sequence[np.ndarray[Any, Any]], tolerance: float) ->
         link_excess=middle_excess.tolist(),
         link_noise=_standard_error(link_excess).tolist(),
         link_persistence=(link_excess > _MATTERS * step).mean(axis=0).tolist(),
-        without_link=(step - np.where(middle_excess > 0, faster, 0.0)).tolist(),
+        without_link=(step - faster).tolist(),
     )
 
 

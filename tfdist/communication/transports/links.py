@@ -51,6 +51,7 @@ class Peer:
         began_at: When that was, by `time.monotonic`.
         sent_bytes: How many bytes have gone out on the data socket.
         timed_bytes: After how many bytes of the current exchange the time since then is noted; 0 for never.
+        time_scale: By what that time is multiplied, to be that of all bytes of the kind.
     """
 
     def __init__(self, rank: int, name: str, data: socket.socket, channel: Channel) -> None:
@@ -68,6 +69,7 @@ class Peer:
         self.is_checked = True
         self.began_at = 0.0
         self.timed_bytes = 0
+        self.time_scale = 1.0
         self.sent_bytes = 0
         self._counts_may_differ = False
         self._header = bytearray(HEADER_BYTES)
@@ -332,7 +334,7 @@ class Links:
                         peer.check_header(self.names[self.rank])
                         peer.began_at = time.monotonic()
                     if 0 < peer.timed_bytes <= peer.received:
-                        self.deliveries.note(peer.rank, time.monotonic() - peer.began_at)
+                        self.deliveries.note(peer.rank, (time.monotonic() - peer.began_at) * peer.time_scale)
                         peer.timed_bytes = 0
                     if peer.on_received is not None:
                         peer.on_received()

@@ -139,7 +139,8 @@ class _LargeSum:
             start, stop = self._slices[peer.rank]
             peer.begin("L", self._parts.size, self._parts.digest)
             # What comes later may wait for other members: room for it is made when theirs has come, too.
-            peer.timed_bytes = HEADER_BYTES + min(own_bytes, _WINDOW_PIECES * PIECE_BYTES)
+            timed = min(own_bytes, _WINDOW_PIECES * PIECE_BYTES)
+            peer.timed_bytes, peer.time_scale = HEADER_BYTES + timed, own_bytes / max(1, timed)
             for first in range(start, stop, self._piece):
                 peer.outgoing.extend(self._parts.byte_views(first, min(first + self._piece, stop)))
             for piece in range(min(_WINDOW_PIECES, self._num_pieces)):
