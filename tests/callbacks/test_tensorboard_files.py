@@ -136,18 +136,20 @@ def test_a_removed_directory_and_one_that_cannot_be_made(tmp_path):
 
 
 def test_a_full_disk(tmp_path, caplog):
-    """A file may have 2 kB."""
+    """A file may have 100 kB, which is less than one of the pictures."""
 
     class Full(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 
+    noise = np.random.default_rng(0).random((1, 300, 300, 3))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
-        history = fit(build(), [Full(), DistributedTensorBoard(tmp_path, update_freq="batch")], epochs=20)
+        board = DistributedTensorBoard(tmp_path, images=lambda epoch: {"noise": noise})
+        history = fit(build(), [Full(), board])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert len(history["loss"]) == 20
+    assert len(history["loss"]) == EPOCHS
     said = [text for text in caplog.messages if "are written no more" in text]
     assert len([text for text in said if str(tmp_path / "train") in text]) == 1
 
