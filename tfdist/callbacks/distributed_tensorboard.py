@@ -204,7 +204,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if not self._is_chief:
             return
         runs = self._present_runs
-        runs.add(JOB, layout_summary(), 0)
+        runs.add(JOB, layout_summary(with_efficiency=self._alone is not None), 0)
         self._write_cluster()
         if self._write_graph:
             runs.add(TRAIN, summaries.keras_model(self.model), 0)
