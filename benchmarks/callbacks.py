@@ -34,6 +34,12 @@ def _load_balance_monitor(_: Any, __: Path) -> list[Any]:
     return [LoadBalanceMonitor()]
 
 
+def _distributed_tensorboard(_: Any, directory: Path) -> list[Any]:
+    from tfdist.callbacks import DistributedTensorBoard
+
+    return [DistributedTensorBoard(directory.parent / "logs")]
+
+
 #: By what the table calls them, functions of keras and of an empty directory of the worker's own.
 CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
     NO_CALLBACK: lambda _keras, _directory: [],
@@ -43,7 +49,8 @@ CALLBACKS: dict[str, Callable[[Any, Path], list[Any]]] = {
     "TensorBoard": lambda keras, directory: [keras.callbacks.TensorBoard(str(directory))],
     "FaultTolerantCheckpoint, no save due": _checkpoint,
     "LoadBalanceMonitor": _load_balance_monitor,
+    "DistributedTensorBoard": _distributed_tensorboard,
     "own on_train_batch_end that reads logs": _reader_of_batch_logs,
 }
 #: Those of tfdist's, of which each is measured in turns in one process, too.
-OWN_CALLBACKS = ("FaultTolerantCheckpoint, no save due", "LoadBalanceMonitor")
+OWN_CALLBACKS = ("FaultTolerantCheckpoint, no save due", "LoadBalanceMonitor", "DistributedTensorBoard")

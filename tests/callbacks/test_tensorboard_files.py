@@ -1,6 +1,7 @@
 """What DistributedTensorBoard writes in one process: Keras's tags, once, also after a kill."""
 
 import contextlib
+import resource
 import shutil
 
 import keras
@@ -55,8 +56,13 @@ def test_the_curves_of_a_training(tmp_path, scope):
     assert ("job", "custom_scalars__config__") in points
 
 
-@pytest.mark.parametrize("killed_after", [3, 7, 10, 13])
-@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize(
+    ("killed_after", "is_last"),
+    [
+        *((3, True), (10, False)),
+        *(pytest.param(*each, marks=pytest.mark.campaign) for each in ((7, True), (10, True), (13, True), (7, False))),
+    ],
+)
 def test_a_resumed_training_goes_on_in_the_same_curves(tmp_path, killed_after, is_last):
     def callbacks(name, *more):
         board = DistributedTensorBoard(tmp_path / name, update_freq="batch", histogram_freq=1)
@@ -127,6 +133,43 @@ def test_a_removed_directory_and_one_that_cannot_be_made(tmp_path):
     assert len(fit(build(), [board, RemoveAt(lambda: shutil.rmtree(tmp_path / "logs"))])["loss"]) == EPOCHS
     (tmp_path / "file").write_text("")
     assert len(fit(build(), [DistributedTensorBoard(tmp_path / "file" / "logs")])["loss"]) == EPOCHS
+
+
+def test_a_full_disk(tmp_path, caplog):
+    """A file may have 100 kB, which is less than one of the pictures."""
+
+    class Full(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+
+    noise = np.random.default_rng(0).random((1, 300, 300, 3))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        board = DistributedTensorBoard(tmp_path, images=lambda epoch: {"noise": noise})
+        history = fit(build(), [Full(), board])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(history["loss"]) == EPOCHS
+    said = [text for text in caplog.messages if "are written no more" in text]
+    assert len([text for text in said if str(tmp_path / "train") in text]) == 1
+
+
+def test_a_tracker_that_fails(tmp_path, caplog):
+    def log(values, step):
+        raise ConnectionError("no answer")
+
+    assert len(fit(build(), [DistributedTensorBoard(tmp_path, log=log)])["loss"]) == EPOCHS
+    assert len([text for text in caplog.messages if "`log` is called no more" in text]) == 1
+
+
+def test_a_real_tracker(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # the newest versions ask for it
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    with mlflow.start_run() as run:
+        history = fit(build(), [DistributedTensorBoard(tmp_path / "logs", log=mlflow.log_metrics)])
+    points = mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/epoch_loss")
+    assert [(each.step, each.value) for each in points] == list(zip((5, 10, 15), history["loss"], strict=True))
 
 
 @pytest.mark.parametrize(

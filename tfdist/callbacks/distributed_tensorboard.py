@@ -87,7 +87,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         self._performance: JobPerformance | None = None
         self._events: collections.deque[tuple[str, dict[str, Any]]] = collections.deque()
         self._num_events: collections.Counter[str] = collections.Counter()
-        self._has_begun = self._was_chief = False
+        self._has_begun = self._is_resumed = self._was_chief = False
         self.needs_timings = True
         self.reads_batch_logs = bool(self._interval)
 
@@ -102,7 +102,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if self._runs is None:
             self._runs = Runs(self._log_dir, self._log)
         self._runs.begin()
-        self._has_begun = False
+        self._has_begun = self._is_resumed = False
         self._was_chief = self._is_chief
         self._performance = JobPerformance(self.model, self._runs, self._performance_freq, self._alone)
         observe_events(self._note)
@@ -117,11 +117,12 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if self._runs is not None and state:
             self._num_events = collections.Counter(state["num_events"])
             self._runs.go_on(state)
+            self._is_resumed = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
         """With `initial_epoch`, goes on after the steps that the optimizer has made."""
         if self._runs is not None and not self._has_begun and epoch > 0 and self._runs.epoch == 0:
-            self._runs.step, self._runs.epoch = int(self.model.optimizer.iterations), epoch
+            self._runs.go_on_after(int(self.model.optimizer.iterations), epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Begins a profile if it is time."""
@@ -203,13 +204,15 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if not self._is_chief:
             return
         runs = self._present_runs
-        runs.add(JOB, layout_summary(), 0)
+        runs.add(JOB, layout_summary(with_efficiency=self._alone is not None), 0)
         self._write_cluster()
         if self._write_graph:
             runs.add(TRAIN, summaries.keras_model(self.model), 0)
         job = parse_job_environment(os.environ)
         if job is not None and job.attempt > 0:
-            self._note("restart", {"attempt": job.attempt})
+            self._events.append(("restart", {"attempt": job.attempt}))
+        if self._is_resumed:
+            self._events.append(("resumed", {"step": runs.step}))
 
     def _write_cluster(self) -> None:
         strategy: Any = model_strategy(self.model)
@@ -229,7 +232,8 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         self._present_runs.add(JOB, summaries.table("cluster", ("task", "address", "strategy", "replicas"), table), 0)
 
     def _note(self, event: str, fields: dict[str, Any]) -> None:
-        self._events.append((event, fields))
+        if event != "resumed":  # of which the restored state tells: the event came before `on_train_begin`
+            self._events.append((event, fields))
 
     def _write_events(self, *, is_chief: bool) -> None:
         assert self._performance is not None

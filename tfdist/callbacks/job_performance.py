@@ -72,8 +72,9 @@ class JobPerformance:
     def after_step(self, *, is_chief: bool) -> None:
         """Writes if enough steps were made."""
         self._num_steps += 1
-        if self._num_steps % self._interval_steps:
+        if self._runs.step % self._interval_steps:  # the same steps, wherever a resumed training has begun
             return
+        num_steps, self._num_steps = self._num_steps, 0
         elapsed_s = max(time.monotonic() - self._since, 1e-9)
         self._since = time.monotonic()
         if self._is_asynchronous:
@@ -81,9 +82,7 @@ class JobPerformance:
         elif is_managed(self._strategy):
             self._write_tables(elapsed_s, is_chief=is_chief)
         else:
-            self._runs.add_scalars(
-                JOB, {"throughput/steps_per_second": self._interval_steps / elapsed_s}, self._runs.step
-            )
+            self._runs.add_scalars(JOB, {"throughput/steps_per_second": num_steps / elapsed_s}, self._runs.step)
             self._runs.add_scalars(worker_run("worker 0"), _memory(), self._runs.step)
 
     def _take(self, table: np.ndarray[Any, Any]) -> None:

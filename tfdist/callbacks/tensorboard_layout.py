@@ -8,11 +8,12 @@ from tensorboard.plugins.custom_scalar import layout_pb2, summary
 
 __all__ = ["layout_summary"]
 
+_EFFICIENCY = "scaling efficiency"
 #: By category, charts and the regular expressions of their tags, which every run of the tree is searched for.
 _CHARTS = {
     "Throughput": {
         "examples a second, the job and each worker": ["throughput/examples_per_second"],
-        "scaling efficiency": ["throughput/scaling_efficiency"],
+        _EFFICIENCY: ["throughput/scaling_efficiency"],
         "steps a second": ["throughput/steps_per_second"],
     },
     "Where the time of a step goes (ms)": {
@@ -35,14 +36,19 @@ _CHARTS = {
 }
 
 
-def layout_summary() -> Any:
-    """The layout as a `Summary`, to be written once."""
+def layout_summary(*, with_efficiency: bool) -> Any:
+    """The layout as a `Summary`, to be written once.
+
+    Args:
+        with_efficiency: Whether scaling efficiency is written.
+    """
     categories = [
         layout_pb2.Category(
             title=title,
             chart=[
                 layout_pb2.Chart(title=name, multiline=layout_pb2.MultilineChartContent(tag=tags))
                 for name, tags in charts.items()
+                if with_efficiency or name != _EFFICIENCY
             ],
         )
         for title, charts in _CHARTS.items()

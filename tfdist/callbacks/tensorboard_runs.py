@@ -7,6 +7,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+from absl import logging
+
 from tfdist.callbacks import summaries
 from tfdist.callbacks.event_files import EventFile, drop_points
 
@@ -44,23 +47,32 @@ class Runs:
         self._log_dir, self._log = log_dir, log
         self._files: dict[str, EventFile] = {}
         weakref.finalize(self, _close_all, self._files)  # at the latest when Python ends
-        self.step, self.epoch, self.evaluation = 0, 0, -1
+        self._start_at(0, 0, -1)
         self.is_training = self._drops_points = False
+
+    def _start_at(self, step: int, epoch: int, evaluation: int) -> None:
+        self.step, self.epoch, self.evaluation = step, epoch, evaluation
+        self._start = (step, epoch, evaluation)  # a run may get its first point much later
 
     def begin(self) -> None:
         """Training begins: with nothing written so far."""
         self.close()
-        self.step, self.epoch, self.evaluation = 0, 0, -1
+        self._start_at(0, 0, -1)
         self.is_training, self._drops_points = True, False
 
     def go_on(self, state: Mapping[str, int]) -> None:
         """Training goes on from a checkpoint: what was written after it is going to be written again."""
         self.close()
-        self.step, self.epoch, self.evaluation = (int(state[name]) for name in ("step", "epoch", "evaluation"))
+        self._start_at(int(state["step"]), int(state["epoch"]), int(state["evaluation"]))
         self._drops_points = True
+
+    def go_on_after(self, step: int, epoch: int) -> None:
+        """Training goes on from there, and nothing that was written is written again."""
+        self._start_at(step, epoch, self.evaluation)
 
     def take_over(self) -> None:
         """This process goes on with what another one has written up to now, which has ended."""
+        self._start_at(self.step, self.epoch, self.evaluation)
         self._drops_points = True
 
     def state(self) -> dict[str, int]:
@@ -75,12 +87,17 @@ class Runs:
             self._file(run).add(summary, step)
 
     def add_scalars(self, run: str, values: Mapping[str, float], step: int) -> None:
-        """Writes numbers by tag, and hands them to `log`."""
-        if not values:
+        """Writes numbers by tag, and hands them to `log`. What is no single number is left out."""
+        numbers = {tag: float(value) for tag, value in values.items() if np.ndim(value) == 0}
+        if not numbers:
             return
-        self.add(run, summaries.scalars(values), step)
+        self.add(run, summaries.scalars(numbers), step)
         if self._log is not None:
-            self._log({f"{run}/{tag}": float(value) for tag, value in values.items()}, self.step)
+            try:
+                self._log({f"{run}/{tag}": value for tag, value in numbers.items()}, self.step)
+            except Exception as error:  # a service does not answer, say: training matters more
+                logging.warning("`log` is called no more, training goes on: %s: %s", type(error).__name__, error)
+                self._log = None
 
     def end(self) -> None:
         """Training has ended. What follows, as of an evaluation, is added to what there is."""
@@ -96,14 +113,16 @@ class Runs:
             directory = os.path.join(self._log_dir, run)
             if self._drops_points:
                 drop_points(directory, self._is_before)
-            first_step = self.step + 1 if self.step else 0
+            start = self._start[0]
+            first_step = start + 1 if start else 0
             self._files[run] = EventFile(directory, first_step if self.is_training else None)
         return self._files[run]
 
     def _is_before(self, tag: str, step: int) -> bool:
+        last_step, next_epoch, last_evaluation = self._start
         if is_by_epoch(tag):
-            return step < self.epoch
-        return step <= (self.evaluation if tag.startswith(_BY_EVALUATION) else self.step)
+            return step < next_epoch
+        return step <= (last_evaluation if tag.startswith(_BY_EVALUATION) else last_step)
 
 
 def _close_all(files: dict[str, EventFile]) -> None:
