@@ -7,7 +7,7 @@ from throttled_process import throttled
 
 from tfdist.testing import LocalCluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.campaign]
 
 TRAIN = """
     import json

@@ -37,6 +37,7 @@ class Rules:
         num_windows: For how many windows in a row.
         input_bound: The share of a step that all workers wait for input from which on the job is bound by its input.
         network_bound: The share of a step that the exchange takes from which on the job is bound by its network.
+        remainder: The share of the computing that an indivisible batch may cost without a word.
     """
 
     tolerance: float = 0.25
@@ -46,6 +47,7 @@ class Rules:
     num_windows: int = 2
     input_bound: float = 0.3
     network_bound: float = 0.5
+    remainder: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,20 @@ class Judgement:
         stragglers: Those there are now.
         is_input_bound: Whether all workers wait for their input.
         is_network_bound: Whether the exchange takes most of the step.
+        remainder_cost: The share of the computing that is lost since the rows of a batch cannot be divided by the
+            workers; 0 where that is little, and where rows differ for another reason.
     """
 
     window: Window
     stragglers: tuple[Straggler, ...] = ()
     is_input_bound: bool = False
     is_network_bound: bool = False
+    remainder_cost: float = 0.0
 
     @property
     def is_well(self) -> bool:
         """Whether there is nothing to say."""
-        return not (self.stragglers or self.is_input_bound or self.is_network_bound)
+        return not (self.stragglers or self.is_input_bound or self.is_network_bound or self.remainder_cost)
 
 
 class Judge:
@@ -124,6 +129,7 @@ class Judge:
             tuple(_describe(window, worker, is_link) for worker, is_link in sorted(self._stragglers)),
             is_input_bound=min(window.parts["input"]) > rules.input_bound * window.step,
             is_network_bound=window.num_workers > 1 and window.transfer > rules.network_bound * window.step,
+            remainder_cost=_remainder_cost(window.rows, rules),
         )
 
     def _count(
@@ -143,6 +149,13 @@ class Judge:
             self._stragglers.add(key)
         elif self._num_well[key] >= rules.num_windows:
             self._stragglers.discard(key)
+
+
+def _remainder_cost(rows: list[float], rules: Rules) -> float:
+    most, mean = max(rows), sum(rows) / len(rows)
+    is_remainder = all(each == round(each) for each in rows) and most - min(rows) == 1
+    cost = 1 - mean / most if is_remainder else 0.0
+    return cost if cost > rules.remainder else 0.0
 
 
 def _describe(window: Window, worker: int, is_link: bool) -> Straggler:

@@ -63,6 +63,13 @@ def describe_judgement(judgement: Judgement, names: Sequence[str]) -> list[str]:
             f"The exchange takes {_ms(window.transfer)} of {_ms(window.step)}: balancing cannot cure that. Use a "
             "larger batch, fewer workers with more cores each, or a faster network (transport='mpi')."
         )
+    if judgement.remainder_cost:
+        rows, workers = round(sum(window.rows)), window.num_workers
+        said.append(
+            f"A batch of {rows} rows cannot be divided by {workers}: some have {min(window.rows):.0f}, some "
+            f"{max(window.rows):.0f}, which costs {judgement.remainder_cost:.0%}. Use a batch of "
+            f"{rows // workers * workers or workers} or {(rows // workers + 1) * workers} rows."
+        )
     return said
 
 

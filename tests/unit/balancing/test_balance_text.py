@@ -62,3 +62,18 @@ def test_fewer_rows_than_the_others():
         step[1, COLUMNS.index("rows")] = 4
     (said,) = describe_judgement(judged(steps), ["worker 0", "worker 1", "worker 2"])
     assert said.endswith("It has 4.0 rows a step already, the others 8.0.")
+
+
+def test_a_batch_that_cannot_be_divided():
+    def steps(*rows):
+        made = tables(20, len(rows))
+        for step in made:
+            step[:, COLUMNS.index("rows")] = rows
+        return made
+
+    (said,) = describe_judgement(judged(steps(2, 2, 1, 2)), [f"worker {rank}" for rank in range(4)])
+    assert said == (
+        "A batch of 7 rows cannot be divided by 4: some have 1, some 2, which costs 12%. Use a batch of 4 or 8 rows."
+    )
+    for rows in ([8, 8, 8], [40, 41, 40], [4, 8, 4], [2.5, 2, 2]):
+        assert judged(steps(*rows)).remainder_cost == 0

@@ -4,13 +4,14 @@ import sys
 
 import pytest
 
-from tfdist.balancing import Judge, summarize_steps
+from tfdist.balancing import COLUMNS, Judge, summarize_steps
 from tfdist.callbacks.load_balance_report import LoadBalanceReport
 from tfdist.errors import UnsupportedError
 
 
 def report():
-    table = [[0.001, 0.02, 0.0, 0.001, 0.012, 0.0, 8.0, 0.0], [0.001, 0.03, 0.0, 0.001, 0.002, 0.0, 8.0, 0.0]]
+    told = {"input": (0.001, 0.001), "compute": (0.02, 0.03), "other": (0.001, 0.001), "exchange": (0.012, 0.002)}
+    table = [[told.get(column, (0.0, 0.0))[rank] for column in COLUMNS] for rank in range(2)]
     return LoadBalanceReport(Judge().judge(summarize_steps([table] * 20, 0.25)), ["worker 0", "worker 1"])
 
 
