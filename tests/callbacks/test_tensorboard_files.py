@@ -57,6 +57,35 @@ def test_the_curves_of_a_training(tmp_path, scope):
 
 
 @pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: keras.optimizers.SGD(0.0, clipnorm=1e-3),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.0), initial_scale=64.0),
+    ],
+)
+def test_norms_of_gradients_are_those_before_clipping_and_without_loss_scale(tmp_path, optimizer):
+    x = np.random.default_rng(0).normal(size=(ROWS, 4)).astype("float32")
+    with tfdist.mirrored_strategy(["CPU:0"]).scope():
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+        model.compile(optimizer(), "mse")
+    weights, _ = model.get_weights()
+    model.fit(
+        *(x, x[:, :1]),
+        **{"batch_size": BATCH, "shuffle": False, "verbose": 0},
+        callbacks=[DistributedTensorBoard(tmp_path, performance_freq=2)],
+    )
+    points = read_points(tmp_path)
+    for run in ("job", "workers/worker_0"):
+        found = dict(points[run, "gradient/norm"])
+        assert list(found) == [2, 4]
+        for step, norm in found.items():
+            rows = x[(step - 1) * BATCH : step * BATCH]
+            errors = 2 * (rows @ weights - rows[:, :1]) / BATCH
+            expected = np.linalg.norm([*(rows.T @ errors)[:, 0], errors.sum()])
+            assert norm == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
     ("killed_after", "is_last"),
     [
         *((3, True), (10, False)),

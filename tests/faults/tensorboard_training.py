@@ -1,4 +1,4 @@
-"""The training of test_tensorboard_of_a_job.py. Arguments: a directory; after which step to kill worker 1, or 0."""
+"""The training of test_tensorboard_of_a_job.py. Arguments: a directory; after which step to kill, or 0; which worker."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import numpy as np
 import tfdist
 from tfdist.callbacks import DistributedTensorBoard, FaultTolerantCheckpoint
 
-DIRECTORY, KILL_AFTER = Path(sys.argv[1]), int(sys.argv[2])
+DIRECTORY, KILL_AFTER, VICTIM = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 TASK = os.environ["TFDIST_TASK"]
 ROWS, BATCH, EPOCHS = 240, 12, 6
 
@@ -22,7 +22,7 @@ class Kill(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         note = DIRECTORY / "killed"
-        if TASK == "worker 1" and KILL_AFTER and not note.exists():
+        if TASK == VICTIM and KILL_AFTER and not note.exists():
             step = int(self.model.optimizer.iterations.numpy())
             if step == KILL_AFTER:
                 note.write_text(str(step))
@@ -46,7 +46,7 @@ def train():
     history = model.fit(
         x, y, batch_size=BATCH, epochs=EPOCHS, validation_data=(x[:24], y[:24]), verbose=0, callbacks=callbacks
     )
-    if TASK == "worker 0":
+    if TASK == "worker 2":  # who is never killed
         (DIRECTORY / "history.json").write_text(json.dumps(history.history))
 
 

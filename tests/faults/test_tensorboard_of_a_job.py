@@ -13,10 +13,10 @@ SCRIPT = Path(__file__).with_name("tensorboard_training.py")
 WORKERS, STEPS, EPOCHS, KILLED_AFTER = 3, 20, 6, 52  # the last save was after 45 steps
 
 
-def run(directory, kill_after):
+def run(directory, kill_after, *, workers=WORKERS, victim="worker 1"):
     directory.mkdir()
-    command = [sys.executable, "-m", "tfdist", "run", "--workers", str(WORKERS), "--max-restarts", "1"]
-    job = [*command, str(SCRIPT), str(directory), str(kill_after)]
+    command = [sys.executable, "-m", "tfdist", "run", "--workers", str(workers), "--max-restarts", "1"]
+    job = [*command, str(SCRIPT), str(directory), str(kill_after), victim]
     ended = subprocess.run(job, timeout=300, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-5000:]
     return directory / "logs", json.loads((directory / "history.json").read_text())
@@ -85,6 +85,31 @@ def check_workers(address, tags):
             assert steps == sorted(set(steps)), (run, tag)
     for part in ("input", "compute", "exchange", "wait", "save", "step"):
         assert f"time/{part}_ms" in tags[runs[1]]
+        assert "gradient/norm" in tags[run]
+        assert all(0 < norm < 100 for _, norm in scalars(address, run, "gradient/norm"))
     assert [value for _, value in scalars(address, "job", "events/restart")] == [1]
+    lost = scalars(address, "job", "events/lost")  # the others end, too: how many do so before they are asked, varies
+    assert [step for step, _ in lost] == [scalars(address, "job", "events/restart")[0][0]]
+    assert "worker 1 was killed by SIGKILL" in str(get(address, "plugin/text/text", run="job", tag="events/what"))
     assert scalars(address, "job", "events/resumed")
     assert scalars(address, "job", "events/saved")
+
+
+@pytest.mark.campaign
+def test_the_chief_of_an_elastic_job_is_lost(tmp_path):
+    """The next one goes on in the same curves."""
+    logs, _ = run(tmp_path / "elastic", KILLED_AFTER, workers="2:3", victim="worker 0")
+    with serving(logs) as address:
+        expected = [
+            ("train", "epoch_loss"),
+            ("train", "batch_loss"),
+            ("validation", "epoch_loss"),
+            ("job", "events/lost"),
+        ]
+        scalar_tags(address, expected)
+        assert [step for step, _ in scalars(address, "train", "batch_loss")] == list(range(1, STEPS * EPOCHS + 1))
+        for each in ("train", "validation"):
+            assert [step for step, _ in scalars(address, each, "epoch_loss")] == list(range(EPOCHS))
+        (lost,) = scalars(address, "job", "events/lost")
+        assert KILLED_AFTER <= lost[0] <= KILLED_AFTER + 10
+        assert "worker 0 was killed by SIGKILL" in str(get(address, "plugin/text/text", run="job", tag="events/what"))

@@ -8,13 +8,13 @@ import tensorflow as tf
 from tfdist.testing import LocalCluster
 
 pytestmark = pytest.mark.timeout(200)
-ROWS = 96
+ROWS = 960  # more than the buffers of one worker hold: training in step, the other one gets some, too
 
 TRAIN = """
     import json, sys
     import keras, numpy as np, tensorflow as tf, tfdist
 
-    ROWS, SERVICE = 96, sys.argv[1]
+    ROWS, SERVICE = 960, sys.argv[1]
     seen = []
 
     class Ledger(keras.layers.Layer):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.util.tensor_util import make_ndarray
 
 from tfdist.testing import LocalCluster
 
@@ -26,6 +27,7 @@ def test_two_workers(tmp_path):
     shown = results["worker 0"].stdout
     assert re.search(rf"{STEPS}/{STEPS}.*examples_per_s: [\d.]+ - loss: |loss: .*examples_per_s: [\d.]+", shown), shown
     assert shown.count("Epoch ") == 2
+    assert len(re.findall(r"About 0:0\d:\d\d left for 1 of 2 epochs", shown)) == 1, shown
     assert "Epoch " not in results["worker 1"].stdout
     assert f"/{STEPS}" not in results["worker 1"].stdout
     for index in range(2):
@@ -37,7 +39,11 @@ def test_two_workers(tmp_path):
 def test_parameter_servers(tmp_path):
     run(tmp_path, "parameter servers", workers=2, ps=1)
     assert steps_of(tmp_path / "job", "throughput/steps_per_second") == [*range(5, 2 * STEPS + 1, 5)]
-    assert steps_of(tmp_path / "job", "throughput/steps_under_way")
+    for tag in ("steps_under_way", "staleness"):
+        assert steps_of(tmp_path / "job", f"asynchronous/{tag}")
+    staleness = values_of(tmp_path / "job", "asynchronous/staleness")
+    assert all(0 <= value < 2 * STEPS for value in staleness)  # with two workers, one seldom makes more meanwhile
+    assert values_of(tmp_path / "servers" / "ps_0", "memory/host_mb")[0] > 50  # a process with TensorFlow
     runs = [path.name for path in (tmp_path / "workers").iterdir()]
     assert runs
     assert set(runs) <= {"worker_0", "worker_1"}  # which of them made steps is for them to say
@@ -45,6 +51,14 @@ def test_parameter_servers(tmp_path):
         assert steps_of(tmp_path / "workers" / name, "time/step_ms")
 
 
-def steps_of(run, tag):
+def points_of(run, tag):
     events = [Event.FromString(record) for path in run.iterdir() for record in RawEventFileLoader(str(path)).Load()]
-    return [event.step for event in events if any(value.tag == tag for value in event.summary.value)]
+    return [(event.step, value) for event in events for value in event.summary.value if value.tag == tag]
+
+
+def steps_of(run, tag):
+    return [step for step, _ in points_of(run, tag)]
+
+
+def values_of(run, tag):
+    return [float(make_ndarray(value.tensor)) for _, value in points_of(run, tag)]

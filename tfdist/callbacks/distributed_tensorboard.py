@@ -15,12 +15,17 @@ from tfdist.callbacks.profiled_steps import ProfiledSteps
 from tfdist.callbacks.tensorboard_layout import layout_summary
 from tfdist.callbacks.tensorboard_runs import JOB, TRAIN, VALIDATION, Runs
 from tfdist.cluster.job_environment import parse_job_environment
+from tfdist.cluster.job_events import JobEvent
 from tfdist.errors import ArgumentError, describe_problem
 from tfdist.keras_compat.managed_strategies import cluster_of, elastic_group, is_chief, is_managed
 from tfdist.keras_compat.private_names import model_strategy
 from tfdist.reporting.events import observe_events, stop_observing_events
+from tfdist.reporting.launcher_events import LauncherEvents
 
 __all__ = ["DistributedTensorBoard"]
+
+#: What only the launcher sees. That the job began anew, each attempt tells of itself.
+_OF_LAUNCHER = ("lost", "hang", "restarted")
 
 Log = Callable[[dict[str, float], int], object]
 
@@ -58,6 +63,8 @@ class DistributedTensorBoard(keras.callbacks.Callback):
 
     Attributes:
         needs_timings: Always: steps tell of their time (`tfdist.callbacks.LoadBalanceMonitor`).
+        needs_gradient_norms: Always: steps work the norms of gradients out when they are asked.
+        needs_staleness: Always: steps under parameter servers count the updates of others.
         reads_batch_logs: Whether it looks at the logs of steps.
     """
 
@@ -87,8 +94,9 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         self._performance: JobPerformance | None = None
         self._events: collections.deque[tuple[str, dict[str, Any]]] = collections.deque()
         self._num_events: collections.Counter[str] = collections.Counter()
+        self._launcher, self._launcher_state = LauncherEvents(), dict[str, float]()
         self._has_begun = self._is_resumed = self._was_chief = False
-        self.needs_timings = True
+        self.needs_timings = self.needs_gradient_norms = self.needs_staleness = True
         self.reads_batch_logs = bool(self._interval)
 
     @property
@@ -102,6 +110,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if self._runs is None:
             self._runs = Runs(self._log_dir, self._log)
         self._runs.begin()
+        self._launcher, self._launcher_state = LauncherEvents(), {}
         self._has_begun = self._is_resumed = False
         self._was_chief = self._is_chief
         self._performance = JobPerformance(self.model, self._runs, self._performance_freq, self._alone)
@@ -109,13 +118,15 @@ class DistributedTensorBoard(keras.callbacks.Callback):
 
     def get_state(self) -> dict[str, Any]:
         """How far the curves have come, for a checkpoint."""
-        state: dict[str, Any] = {} if self._runs is None else dict(self._runs.state())
-        return {**state, "num_events": dict(self._num_events)} if state else {}
+        if self._runs is None:
+            return {}
+        return {**self._runs.state(), "num_events": dict(self._num_events), "launcher": self._launcher.state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from a checkpoint."""
         if self._runs is not None and state:
             self._num_events = collections.Counter(state["num_events"])
+            self._launcher_state = state["launcher"]
             self._runs.go_on(state)
             self._is_resumed = True
 
@@ -130,6 +141,8 @@ class DistributedTensorBoard(keras.callbacks.Callback):
             self._begin()
         if self._profile:
             self._profile.before_step(self._present_runs.step + 1, self.model)
+        if self._performance is not None:
+            self._performance.before_step()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
         """Writes what is due by step."""
@@ -145,6 +158,8 @@ class DistributedTensorBoard(keras.callbacks.Callback):
             runs.add_scalars(TRAIN, {f"batch_{name}": value for name, value in (logs or {}).items()}, runs.step)
         assert self._performance is not None
         self._performance.after_step(is_chief=is_chief)
+        if self._performance.is_due(runs.step):
+            self._note_launcher(self._launcher.take())
         self._write_events(is_chief=is_chief)
 
     def on_test_end(self, logs: Any = None) -> None:
@@ -164,6 +179,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Writes what is due by epoch."""
         runs = self._present_runs
+        self._note_launcher(self._launcher.take())
         if self._is_chief:
             logs = logs or {}
             train = {f"epoch_{name}": value for name, value in logs.items() if not name.startswith("val_")}
@@ -201,6 +217,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
     def _begin(self) -> None:
         """Before the first step: what is written once."""
         self._has_begun = True
+        self._note_launcher(self._launcher.take_after(self._launcher_state))
         if not self._is_chief:
             return
         runs = self._present_runs
@@ -235,18 +252,25 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if event != "resumed":  # of which the restored state tells: the event came before `on_train_begin`
             self._events.append((event, fields))
 
+    def _note_launcher(self, events: Sequence[JobEvent]) -> None:
+        for event in events:
+            if event.event in _OF_LAUNCHER:
+                self._events.append((event.event, event.fields))
+
     def _write_events(self, *, is_chief: bool) -> None:
         assert self._performance is not None
         for event, fields in self._performance.take_events():
             self._note(event, fields)
+        runs, counts, said = self._present_runs, dict[str, float](), list[str]()
         while self._events:
             event, fields = self._events.popleft()
             self._num_events[event] += 1
-            if is_chief:
-                runs = self._present_runs
-                said = ", ".join(f"{name}: {value}" for name, value in fields.items())
-                runs.add_scalars(JOB, {f"events/{event}": self._num_events[event]}, runs.step)
-                runs.add(JOB, summaries.text("events/what", f"**{event}** after step {runs.step}. {said}"), runs.step)
+            counts[f"events/{event}"] = self._num_events[event]
+            described = ", ".join(f"{name}: {_in_words(value)}" for name, value in fields.items())
+            said.append(f"**{event}** after step {runs.step}. {described}")
+        if is_chief and said:
+            runs.add_scalars(JOB, counts, runs.step)
+            runs.add(JOB, summaries.text("events/what", "\n\n".join(said)), runs.step)
 
     def _learning_rates(self) -> dict[str, float]:
         optimizer = self.model.optimizer
@@ -255,6 +279,10 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         if several is not None:
             return {f"epoch_learning_rate_{each.name}": _rate(each) for each in several}
         return {"epoch_learning_rate": _rate(optimizer)} if hasattr(optimizer, "learning_rate") else {}
+
+
+def _in_words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _rate(optimizer: Any) -> float:

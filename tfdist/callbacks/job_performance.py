@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdist.balancing import summarize_rates
-from tfdist.callbacks.tensorboard_runs import JOB, Runs, worker_run
+from tfdist.callbacks.tensorboard_runs import JOB, Runs, server_run, worker_run
+from tfdist.keras_compat.gradient_norms import gradient_norms
 from tfdist.keras_compat.managed_strategies import (
     elastic_group,
     exchange_of,
@@ -22,11 +23,13 @@ from tfdist.keras_compat.managed_strategies import (
     worker_position,
 )
 from tfdist.keras_compat.private_names import model_strategy
+from tfdist.keras_compat.server_load import ServerLoad, ServerLoads
 from tfdist.keras_compat.worker_steps import WorkerStep, observe_worker_steps, stop_observing
 
 __all__ = ["JobPerformance"]
 
 _MEGABYTE = 1e6
+_SERVERS_EVERY_S = 5.0  # asking takes some milliseconds
 
 
 class JobPerformance:
@@ -48,7 +51,9 @@ class JobPerformance:
         self._num_steps = 0
         self._group_number: int | None = None
         self._is_asynchronous = is_parameter_server(self._strategy)
+        self._servers: list[ServerLoad] = []
         if self._is_asynchronous:
+            self._server_loads, self._servers_seen = ServerLoads(self._strategy), -_SERVERS_EVERY_S
             observe_worker_steps(self._strategy, self._worker_steps.append)
         elif is_managed(self._strategy):
             exchange_of(self._strategy).timings.observers.append(self._take)
@@ -69,10 +74,20 @@ class JobPerformance:
         is_first, self._group_number = self._group_number is None, group.number
         return [] if is_first else [("re-formed", {"members": ", ".join(group.members)})]
 
+    def is_due(self, step: int) -> bool:
+        """Whether means are written after a step: the same steps, wherever a resumed training has begun."""
+        return step % self._interval_steps == 0
+
+    def before_step(self) -> None:
+        """Asks the steps after which means are written for the norms of their gradients."""
+        norms = gradient_norms(self._strategy) if is_managed(self._strategy) else None
+        if norms is not None and self.is_due(self._runs.step + 1):
+            norms.ask()
+
     def after_step(self, *, is_chief: bool) -> None:
         """Writes if enough steps were made."""
         self._num_steps += 1
-        if self._runs.step % self._interval_steps:  # the same steps, wherever a resumed training has begun
+        if not self.is_due(self._runs.step):
             return
         num_steps, self._num_steps = self._num_steps, 0
         elapsed_s = max(time.monotonic() - self._since, 1e-9)
@@ -108,6 +123,11 @@ class JobPerformance:
             **_memory(),
             **self._sent_bytes(elapsed_s),
         }
+        norms = gradient_norms(self._strategy)
+        found = None if norms is None else norms.take()
+        if norms is not None and found is not None:
+            norms.ask(is_wanted=False)
+            values["gradient/norm"] = found[0]
         runs.add_scalars(worker_run(name), values, runs.step)
         if not is_chief:
             return
@@ -117,6 +137,8 @@ class JobPerformance:
             "balance/imbalance": rates.imbalance,
             "balance/workers": float(num_workers),
         }
+        if found is not None:
+            job["gradient/norm"] = found[1]
         if self._alone:
             job["throughput/scaling_efficiency"] = rates.total_rows_per_s / (num_workers * self._alone)
         runs.add_scalars(JOB, job, runs.step)
@@ -139,13 +161,28 @@ class JobPerformance:
             values = {
                 "throughput/steps_per_second": count / elapsed_s,
                 "time/step_ms": 1000 * sum(step.seconds for step in own) / count,
+                "asynchronous/staleness": float(np.mean([step.staleness for step in own])),
             }
             runs.add_scalars(worker_run(f"worker {worker}"), values, runs.step)
         total = sum(step.num_steps for step in made)
         job = {"throughput/steps_per_second": total / elapsed_s}
         if made:
-            job["throughput/steps_under_way"] = float(np.mean([step.num_under_way for step in made]))
+            job["asynchronous/steps_under_way"] = float(np.mean([step.num_under_way for step in made]))
+            job["asynchronous/staleness"] = float(np.mean([step.staleness for step in made]))
         runs.add_scalars(JOB, {**job, **_memory()}, runs.step)
+        self._write_servers()
+
+    def _write_servers(self) -> None:
+        elapsed_s = time.monotonic() - self._servers_seen
+        if elapsed_s < _SERVERS_EVERY_S:
+            return
+        before, self._servers = self._servers, self._server_loads.look()
+        self._servers_seen = time.monotonic()
+        for index, load in enumerate(self._servers):
+            values = {"memory/host_mb": load.memory_bytes / _MEGABYTE}
+            if len(before) == len(self._servers):
+                values["load/busy_cores"] = (load.cpu_s - before[index].cpu_s) / elapsed_s
+            self._runs.add_scalars(server_run(index), values, self._runs.step)
 
 
 def _memory() -> dict[str, float]:

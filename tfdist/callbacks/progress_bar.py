@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from typing import Any
 
@@ -21,6 +22,8 @@ _SMOOTHING_S = 2.0
 class ProgressBar(keras.callbacks.ProgbarLogger):
     """Keras's progress bar from the chief, with the examples a second of all workers; the other workers are silent.
 
+    Between epochs it says how much time is left, if all epochs take as long as the last one with its validation.
+
     Every worker makes it, whatever `verbose` it gives to `fit`; with `verbose=0` nothing is shown. Metrics that the bar
     shows are put together every 50 steps (`TFDIST_LOG_INTERVAL_STEPS`). Under parameter servers, and without a strategy
     of tfdist's, examples a second are not known within an epoch and not shown.
@@ -36,9 +39,11 @@ class ProgressBar(keras.callbacks.ProgbarLogger):
         self.reads_batch_logs = False
         self._num_rows, self._rate = 0.0, 0.0
         self._since = time.monotonic()
+        self._epoch_began: float | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins to count. Only the chief's bar shows anything."""
+        self._epoch_began = None
         self._stop_counting()
         strategy = model_strategy(self.model)
         if is_managed(strategy) and not is_chief(strategy):
@@ -48,8 +53,12 @@ class ProgressBar(keras.callbacks.ProgbarLogger):
         super().on_train_begin(logs)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Begins a bar."""
-        self._num_rows, self._rate, self._since = 0.0, 0.0, time.monotonic()
+        """Begins a bar, below the time that is left if all epochs take as long as the last one."""
+        now = time.monotonic()
+        if self._epoch_began is not None and self.verbose and self.epochs:
+            left = round((now - self._epoch_began) * (self.epochs - epoch))
+            print(f"About {datetime.timedelta(seconds=left)} left for {self.epochs - epoch} of {self.epochs} epochs")
+        self._num_rows, self._rate, self._since, self._epoch_began = 0.0, 0.0, now, now
         super().on_epoch_begin(epoch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

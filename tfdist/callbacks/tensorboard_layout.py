@@ -26,9 +26,13 @@ _CHARTS = {
     },
     "Stragglers": {
         "the slowest worker beside the mean": ["balance/imbalance"],
-        "restarts, new groups, hangs, stragglers and saves so far": ["events/.*"],
+        "losses, hangs, restarts, new groups, stragglers and saves so far": ["events/.*"],
     },
-    "Loss": {"by epoch": ["epoch_loss"], "by step": ["batch_loss"]},
+    "Loss and gradients": {
+        "loss by epoch": ["epoch_loss"],
+        "loss by step": ["batch_loss"],
+        "norm of the gradients, of the job and of each worker's rows": ["gradient/norm"],
+    },
     "Memory and network of each worker": {
         "memory of the process (MB)": ["memory/.*"],
         "sent over sockets (MB a second)": ["network/sent_mb_per_second"],

@@ -13,7 +13,7 @@ from absl import logging
 from tfdist.callbacks import summaries
 from tfdist.callbacks.event_files import EventFile, drop_points
 
-__all__ = ["JOB", "TRAIN", "VALIDATION", "Runs", "worker_run"]
+__all__ = ["JOB", "TRAIN", "VALIDATION", "Runs", "server_run", "worker_run"]
 
 TRAIN, VALIDATION, JOB = "train", "validation", "job"
 _BY_EPOCH, _BY_EVALUATION = "epoch_", "evaluation_"
@@ -22,6 +22,11 @@ _BY_EPOCH, _BY_EVALUATION = "epoch_", "evaluation_"
 def worker_run(worker: str) -> str:
     """The run of a worker such as `worker 1`."""
     return f"workers/{worker.replace(' ', '_').replace('/', '_')}"
+
+
+def server_run(index: int) -> str:
+    """The run of a parameter server."""
+    return f"servers/ps_{index}"
 
 
 def is_by_epoch(tag: str) -> bool:

@@ -27,7 +27,7 @@ from typing import Any
 
 from tfdist.cluster.job_reports import file_stem
 
-__all__ = ["EVENTS", "LOG_NAME", "JobEvent", "event_to_line", "parse_event", "task_events_name"]
+__all__ = ["EVENTS", "LAUNCHER_EVENTS_NAME", "LOG_NAME", "JobEvent", "event_to_line", "parse_event", "task_events_name"]
 
 EVENTS = (
     *("started", "lost", "hang", "restarted", "re-formed", "saved", "resumed", "straggler", "rebalanced", "task_times"),
@@ -35,6 +35,8 @@ EVENTS = (
 )
 #: In the directory that `tfdist run --log-dir` names.
 LOG_NAME = "events.jsonl"
+#: In the report directory: the launcher's own events, for the tasks.
+LAUNCHER_EVENTS_NAME = "events-launcher.jsonl"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from tfdist.keras_compat.own_batches import relaxed
 from tfdist.keras_compat.private_names import is_ready, keras_backend, tree, variable_value
 from tfdist.keras_compat.row_sharding import split_batch
 from tfdist.keras_compat.step_view import StepView, entered
-from tfdist.keras_compat.worker_steps import WorkerStep, tell_worker_step, timed_on_worker
+from tfdist.keras_compat.worker_steps import HEAD, WorkerStep, counts_updates, tell_worker_step, timed_on_worker
 
 __all__ = ["AsynchronousLogs", "make_predict_function", "make_step_function"]
 
@@ -137,7 +137,7 @@ class _AsynchronousSteps:
         self._remote: Any = self._run_here
         if not model.run_eagerly:
             steps = tf.function(self._run_here, reduce_retracing=True)
-            self._remote = tf.function(timed_on_worker(steps), reduce_retracing=True)
+            self._remote = tf.function(timed_on_worker(steps, self._num_updates), reduce_retracing=True)
         self._under_way: collections.deque[Any] = collections.deque()
         self.reset()
 
@@ -221,17 +221,26 @@ class _AsynchronousSteps:
             source, remote = self._under_way.popleft()
             vector = _fetch(remote, self._strategy, functools.partial(self._schedule, source))
             if not self._model.run_eagerly:  # else the coordinator has made it
-                (worker, seconds), vector = vector[:2], vector[2:]
+                head, vector = vector[: len(HEAD)], vector[len(HEAD) :]
                 if self._step == self._model.train_step:
-                    steps, under_way = self._model.steps_per_execution, len(self._under_way)
-                    step = WorkerStep(int(worker), steps, float(seconds), under_way)
-                    tell_worker_step(self._strategy, step)
+                    self._tell(*map(float, head))
             position = 0
             for total in self._totals:
                 np.add(total, vector[position : position + total.size].reshape(total.shape), out=total)
                 position += total.size
             self._last = vector[position:]
             self.num_collected += 1
+
+    def _tell(self, worker: float, seconds: float, updates: float) -> None:
+        steps = self._model.steps_per_execution
+        staleness = updates / steps - 1
+        tell_worker_step(self._strategy, WorkerStep(int(worker), steps, len(self._under_way), seconds, staleness))
+
+    def _num_updates(self) -> tf.Tensor | None:
+        """How many updates the model has had, asked within a step; None where nobody wants to know."""
+        if self._step != self._model.train_step or not counts_updates(self._strategy):
+            return None
+        return tf.convert_to_tensor(self._model.optimizer.iterations.value)
 
     def logs(self) -> dict[str, Any]:
         """The logs after the steps that were taken in."""

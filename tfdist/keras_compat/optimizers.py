@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdist.errors import UnsupportedError, describe_problem
+from tfdist.keras_compat.gradient_norms import gradient_norms
 from tfdist.keras_compat.override import Override
 from tfdist.keras_compat.partitioned_variables import shards_of, split_gradient
 from tfdist.keras_compat.private_names import (
@@ -37,7 +38,11 @@ def _make_apply(original: Any) -> Any:
             _refuse_asynchronous_options(self)
         if not isinstance(view, ReplicaView) or view.is_reduced:
             return original(self, grads, trainable_variables)
-        grads = view.reduce_gradients(grads)
+        own = list(grads)
+        grads = view.reduce_gradients(own)
+        norms = gradient_norms(view.strategy) if view.local_index == 0 else None
+        if norms is not None:
+            norms.work_out(own, view.share_of_rows, grads, _loss_scale(self))
         if not self.built and trainable_variables is not None:
             trainable_variables = list(trainable_variables)
             with entered(None), tf.init_scope():  # slot variables are made once, for all replicas
@@ -46,6 +51,14 @@ def _make_apply(original: Any) -> Any:
             return original(self, grads, trainable_variables)
 
     return apply
+
+
+def _loss_scale(optimizer: Any) -> Any:
+    """What `optimizer.scale_loss` multiplies a loss by (keras/src/optimizers, `scale_loss`, Keras 3.8 - 3.15)."""
+    if isinstance(optimizer, LossScaleOptimizer):
+        own = optimizer.dynamic_scale.value if optimizer.built else optimizer.initial_scale
+        return own * _loss_scale(optimizer.inner_optimizer)
+    return optimizer.loss_scale_factor or 1.0
 
 
 def _refuse_asynchronous_options(optimizer: Any) -> None:

@@ -156,6 +156,11 @@ class ReplicaView(CopyView):
         worker = managed_strategies.worker_position(self.strategy)[0]
         return worker * managed_strategies.num_local_replicas(self.strategy) + self.local_index
 
+    @property
+    def share_of_rows(self) -> tf.Tensor:
+        """This replica's part of the rows of the global batch, a float64 scalar."""
+        return tf.cast(self.num_rows, tf.float64) / tf.cast(self.num_rows_global, tf.float64)
+
     def read(self, variable: Any) -> Any | None:
         """Returns the copy of a distributed variable that lives on this replica."""
         copy = super().read(variable)

@@ -20,6 +20,7 @@ from tfdist.keras_compat import asynchronous_steps, elastic_steps, synchronous_s
 from tfdist.keras_compat.batch_shares import batch_shares, use_batch_shares
 from tfdist.keras_compat.coordinator_input import CoordinatorEpochIterator
 from tfdist.keras_compat.fit_watch import FitCall, claim_input, current_watcher, find_watcher, watched
+from tfdist.keras_compat.gradient_norms import gradient_norms, use_gradient_norms
 from tfdist.keras_compat.input_pipeline import SynchronousEpochIterator, WatchedStockEpochs
 from tfdist.keras_compat.managed_strategies import (
     cluster_of,
@@ -45,6 +46,7 @@ from tfdist.keras_compat.private_names import (
 from tfdist.keras_compat.step_logs import StepLogs, agree_on_interval, logs_every
 from tfdist.keras_compat.step_view import CopyView, entered
 from tfdist.keras_compat.stopping import stop_together
+from tfdist.keras_compat.worker_steps import count_updates
 from tfdist.reporting.heartbeat import in_phase, leave_signal_to_program
 
 __all__ = ["OVERRIDES", "build_from_spec"]
@@ -107,8 +109,9 @@ def _make_entry(original: Any) -> Any:
             given = _flat_callbacks(call.arguments.get("callbacks"))
             interval = agree_on_interval(strategy, method, given, call.arguments.get("verbose", "auto") != 0)
         leave_signal_to_program()
-        if method == "fit" and not is_parameter_server(strategy):
-            _prepare_steps(self, strategy, given)
+        if method == "fit":
+            prepare = _prepare_asynchronous_steps if is_parameter_server(strategy) else _prepare_steps
+            prepare(self, strategy, given)
         try:
             in_fit = watched(watcher, fit_call, has_training_data=method == "fit")
             with in_phase("other"), in_fit, logs_every(interval):
@@ -137,7 +140,16 @@ def _prepare_steps(model: Any, strategy: tf.distribute.Strategy, callbacks: list
     if shares is not None and not may_share:  # a call before this one has moved rows
         exchange.timings.shares = None
         shares.make_equal(worker_position(strategy)[1])
-    if will_share or exchange.is_timed != was_timed:
+    needs_norms = any(getattr(callback, "needs_gradient_norms", False) for callback in callbacks)
+    will_look = needs_norms and gradient_norms(strategy) is None
+    if will_look:
+        use_gradient_norms(strategy)
+    if will_share or will_look or exchange.is_timed != was_timed:
+        model.train_function = None  # it was traced otherwise
+
+
+def _prepare_asynchronous_steps(model: Any, strategy: tf.distribute.Strategy, callbacks: list[Any]) -> None:
+    if count_updates(strategy, is_wanted=any(getattr(callback, "needs_staleness", False) for callback in callbacks)):
         model.train_function = None  # it was traced otherwise
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfdist.cluster.heartbeats import heartbeat_file_name
@@ -17,6 +17,7 @@ from tfdist.cluster.job_environment import (
     ElasticEnvironment,
     JobEnvironment,
 )
+from tfdist.cluster.job_events import JobEvent
 from tfdist.cluster.job_reports import (
     failure_file_name,
     parse_failure_report,
@@ -82,11 +83,12 @@ class Attempt:
         signals: deque[signal.Signals],
         *,
         number: int,
+        earlier: Sequence[JobEvent] = (),
     ):
         self._options, self._plans, self._number = options, plans, number
         self._guard, self._selector, self._signals = guard, selector, signals
         self.console = Console([plan.name for plan in plans])
-        self.events = EventLog(options.log_dir, self.console)
+        self.events = EventLog(options.log_dir, self.console, guard.directory, earlier)
         elasticity, policy = None, options.restarts
         if options.fewest_workers is not None or options.parameter_servers:
             elasticity = Elasticity(options.fewest_workers or 0, policy.max_restarts, policy.max_preemptions)

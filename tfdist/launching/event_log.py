@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from tfdist.cluster.job_events import LOG_NAME, JobEvent, event_to_line, parse_event, task_events_name
+from tfdist.cluster.job_events import (
+    LAUNCHER_EVENTS_NAME,
+    LOG_NAME,
+    JobEvent,
+    event_to_line,
+    parse_event,
+    task_events_name,
+)
 from tfdist.launching.console import Console
 
 __all__ = ["EventLog"]
@@ -19,12 +27,23 @@ class EventLog:
     Args:
         directory: Of the log; None for no log.
         console: Where to say that it cannot be written.
+        report_directory: Where the launcher's own events are left for the tasks, too.
+        earlier: What tasks are told of the attempts before this one.
+
+    Attributes:
+        told: The launcher's own events, of this attempt and those before.
     """
 
-    def __init__(self, directory: Path | None, console: Console) -> None:
+    def __init__(
+        self, directory: Path | None, console: Console, report_directory: Path, earlier: Sequence[JobEvent] = ()
+    ) -> None:
         self._console = console
         self._file: IO[str] | None = None
         self._offsets: dict[Path, int] = {}
+        self._for_tasks = report_directory / LAUNCHER_EVENTS_NAME
+        self.told: list[JobEvent] = []
+        for event in earlier:
+            self._tell(event)
         if directory is not None:
             try:
                 self._file = (directory / LOG_NAME).open("a", encoding="utf-8")
@@ -33,7 +52,9 @@ class EventLog:
 
     def write(self, event: str, **fields: Any) -> None:
         """Writes an event of now."""
-        self._append(JobEvent(event, time.time(), fields))
+        written = JobEvent(event, time.time(), fields)
+        self._append(written)
+        self._tell(written)
 
     def take_from_tasks(self, report_directory: Path, tasks: Iterable[str]) -> None:
         """Takes over what tasks have left since the last call."""
@@ -59,6 +80,11 @@ class EventLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _tell(self, event: JobEvent) -> None:
+        self.told.append(event)
+        with contextlib.suppress(OSError), self._for_tasks.open("a", encoding="utf-8") as file:
+            file.write(event_to_line(event))
 
     def _append(self, event: JobEvent) -> None:
         if self._file is None:

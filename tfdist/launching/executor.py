@@ -7,10 +7,11 @@ import selectors
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from types import FrameType
 
+from tfdist.cluster.job_events import JobEvent
 from tfdist.errors import LaunchError, describe_problem
 from tfdist.launching.attempt import Attempt
 from tfdist.launching.guard import JobGuard
@@ -61,8 +62,9 @@ def _meeting(options: JobOptions, env: Mapping[str, str]) -> AbstractContextMana
 def _run_attempts(options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals]) -> int:
     """Starts the job, and starts it again as often as `restarts` decides."""
     ends: list[AttemptEnd] = []
+    told: list[JobEvent] = []
     while True:
-        attempt = _run_attempt(options, env, signals, number=len(ends))
+        attempt = _run_attempt(options, env, signals, number=len(ends), told=told)
         with closing(attempt.events):
             if attempt.message:
                 attempt.console.write_note(attempt.message)
@@ -75,6 +77,7 @@ def _run_attempts(options: JobOptions, env: Mapping[str, str], signals: deque[si
                     attempt.console.write_note(f"the job is not started again: {decision.reason}")
                 return attempt.status
             attempt.events.write("waiting", seconds=decision.delay_s, reason=decision.reason, tier=2)
+        told = attempt.events.told
         attempt.console.write_note(
             f"attempt {len(ends)} follows in {decision.delay_s:g} s: attempt {len(ends) - 1} {decision.reason}"
         )
@@ -91,7 +94,12 @@ def _sleep(delay_s: float, signals: deque[signal.Signals]) -> bool:
 
 
 def _run_attempt(
-    options: JobOptions, env: Mapping[str, str], signals: deque[signal.Signals], *, number: int
+    options: JobOptions,
+    env: Mapping[str, str],
+    signals: deque[signal.Signals],
+    *,
+    number: int,
+    told: Sequence[JobEvent],
 ) -> Attempt:
     if options.fewest_workers is None:
         ports = choose_free_ports(count_ports(options.workers, options.parameter_servers))
@@ -99,7 +107,7 @@ def _run_attempt(
     else:
         plans = plan_elastic_tasks(options.workers)
     with JobGuard() as guard, selectors.DefaultSelector() as selector:
-        attempt = Attempt(options, plans, guard, selector, signals, number=number)
+        attempt = Attempt(options, plans, guard, selector, signals, number=number, earlier=told)
         attempt.start(env)
         attempt.attend()
     return attempt
