@@ -1,4 +1,4 @@
-"""The training of test_tensorboard_of_a_job.py. Arguments: a directory; after which step to kill, or 0; which worker."""
+"""The training of test_tensorboard_of_a_job.py. Arguments: a directory; after which step to kill, or 0; which one."""
 
 import json
 import os
