@@ -5,6 +5,7 @@ import itertools
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +16,17 @@ _numbers = itertools.count()
 class Network:
     """Some machines, each with an address. Skips the test where the system gives none.
 
+    Args:
+        count: How many.
+        names: What they are called among each other; by default only by their addresses.
+
     Attributes:
         hosts: Their addresses.
         prefixes: What to put before a command, to run it on that machine.
     """
 
-    def __init__(self, count):
+    def __init__(self, count, names=()):
+        self._names = names
         self._stack = contextlib.ExitStack()
         name = f"tfd{os.getpid()}n{next(_numbers)}"
         self._switch = f"{name}s"
@@ -46,6 +52,8 @@ class Network:
                 self._do("-n", machine, "addr", "add", f"{self.hosts[index]}/24", "dev", "v0")
                 self._do("-n", machine, "link", "set", "lo", "up")
                 self._do("-n", machine, "link", "set", "v0", "up")
+                if self._names:
+                    self._write_names(machine)
             self._stack = stack.pop_all()
         return self
 
@@ -64,6 +72,14 @@ class Network:
                 ["tc", "-n", end[0], "qdisc", "add", "dev", end[1], *limit], capture_output=True, timeout=_LIMIT_S
             )
             assert done.returncode == 0, done.stderr
+
+    def _write_names(self, machine):
+        """`ip netns exec` puts this file in the place of /etc/hosts (ip-netns(8))."""
+        directory = Path("/etc/netns") / machine
+        directory.mkdir(parents=True)
+        self._stack.callback(shutil.rmtree, directory)
+        known = zip(("127.0.0.1", *self.hosts), ("localhost", *self._names), strict=True)
+        (directory / "hosts").write_text("".join(f"{address} {name}\n" for address, name in known))
 
     @staticmethod
     def _do(*arguments):

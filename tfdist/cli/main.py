@@ -9,7 +9,15 @@ from types import ModuleType
 from typing import NoReturn
 
 from tfdist import __version__
-from tfdist.cli import checkpoint_command, doctor_command, report_command, run_command, slurm_command, verify_command
+from tfdist.cli import (
+    checkpoint_command,
+    doctor_command,
+    kubernetes_command,
+    report_command,
+    run_command,
+    slurm_command,
+    verify_command,
+)
 from tfdist.errors import ArgumentError, TfdistError, describe_problem
 
 _USAGE_ERROR_STATUS = 2
@@ -20,6 +28,7 @@ _COMMANDS: dict[str, ModuleType] = {
     "doctor": doctor_command,
     "report": report_command,
     "slurm": slurm_command,
+    "kubernetes": kubernetes_command,
 }
 
 

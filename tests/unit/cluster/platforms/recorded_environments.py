@@ -50,6 +50,14 @@ KUBERNETES = {
     "TFDIST_BASE_PORT": "5000",
     "KUBERNETES_SERVICE_HOST": "10.0.0.1",
 }
+KUBERNETES_PS = {
+    "JOB_COMPLETION_INDEX": "1",
+    "TFDIST_NUM_WORKERS": "2",
+    "TFDIST_NUM_PS": "2",
+    "TFDIST_TASK_TYPE": "ps",
+    "TFDIST_HOSTS_PATTERN": "train-{type}-{}.train",
+    "TFDIST_BASE_PORT": "5000",
+}
 SAGEMAKER = {"SM_HOSTS": '["algo-2", "algo-1"]', "SM_CURRENT_HOST": "algo-2", "TFDIST_BASE_PORT": "5000"}
 VERTEX = {
     "CLUSTER_SPEC": '{"cluster": {"workerpool0": ["a:1"], "workerpool1": ["b:1", "c:1"]},'
@@ -77,6 +85,11 @@ RECORDED = {
         "worker 1",
     ),
     "Kubernetes": (KUBERNETES, ["train-0.train:5000", "train-1.train:5000", "train-2.train:5000"], "worker 2"),
+    "Kubernetes with parameter servers": (
+        KUBERNETES_PS,
+        ["train-worker-0.train:5000", "train-worker-1.train:5000"],
+        "ps 1",
+    ),
     "SageMaker": (SAGEMAKER, ["algo-1:5000", "algo-2:5000"], "worker 1"),
     "Vertex AI": (VERTEX, ["a:1", "b:1", "c:1"], "worker 1"),
 }
@@ -129,6 +142,10 @@ HOSTILE = {
     "an MPI rank beyond the size": (OPEN_MPI | {"OMPI_COMM_WORLD_RANK": "5"}, "contradict each other"),
     "two platforms that disagree": (SLURM | KUBERNETES, "Slurm: process 1 of 2 .*; Kubernetes: process 2 of 3"),
     "half of Kubernetes": (without(KUBERNETES, "JOB_COMPLETION_INDEX"), "without JOB_COMPLETION_INDEX"),
+    "a pod beyond the number": (KUBERNETES | {"JOB_COMPLETION_INDEX": "3"}, "no task like this pod: worker 3"),
+    "a second coordinator": (KUBERNETES_PS | {"TFDIST_TASK_TYPE": "chief"}, "no task like this pod: chief 1"),
+    "a server without servers": (KUBERNETES | {"TFDIST_TASK_TYPE": "ps"}, "Expected: worker 0 to 2"),
+    "a number of servers that is none": (KUBERNETES_PS | {"TFDIST_NUM_PS": "many"}, "TFDIST_NUM_PS='many'"),
     "half of SageMaker": (without(SAGEMAKER, "SM_CURRENT_HOST"), "without SM_CURRENT_HOST"),
     "hosts that are no list": (SAGEMAKER | {"SM_HOSTS": "algo-1"}, "list of names as JSON"),
     "a host that is not in the list": (SAGEMAKER | {"SM_CURRENT_HOST": "algo-9"}, "with the current one in it"),
