@@ -57,9 +57,13 @@ def _lead_outwards(app: Any, doctree: Any) -> None:
             node.replace_self(node.children)
 
 
+_HOOKS = ("get_state", "set_state", "leave_fit", "resumed_logs")
+
+
 def _skip_hooks(_app: Any, _what: str, name: str, *_: Any) -> bool | None:
-    """Leaves out the hooks that `fit` calls, and that no user does."""
-    return True if name.startswith(("on_", "before_", "after_")) else None
+    """Leaves out the hooks that `fit` and checkpoints call, and that no user does."""
+    is_hook = name.startswith(("on_", "before_", "after_")) or name in _HOOKS
+    return True if is_hook else None
 
 
 def setup(app: Any) -> None:
