@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: In a process of its own, as public names load TensorFlow. Prints the public modules, names without a docstring, and how
-#: many examples were tried and failed.
+#: In a process of its own, as public names load TensorFlow. Prints the public modules, names without a docstring, and
+#: how many examples were tried and failed.
 _ASK = """
 import doctest, importlib, inspect, json
 modules = {name: importlib.import_module(name) for name in ("tfdist", "tfdist.testing")}
