@@ -16,7 +16,8 @@ OLD_PYTHON := $(shell for python in $(PYTHON) python3.12 python3.11 python3.10; 
 	done)
 QUICKSTART_LOGS := .quickstart
 # The files of the public names, whose docstrings are the reference: their arguments are held to the signatures.
-PUBLIC := $(addprefix tfdist/,running/run.py recording/verify.py environment.py errors.py cluster/config.py testing) \
+PUBLIC := $(addprefix tfdist/,running/run.py recording/verify.py environment.py errors.py cluster/config.py testing \
+	keras_compat/losses.py) \
 	$(addprefix tfdist/strategies/,auto.py mirrored.py multi_worker_mirrored.py parameter_server.py) \
 	$(addprefix tfdist/callbacks/,fault_tolerant_checkpoint.py load_balance_monitor.py distributed_tensorboard.py \
 	progress_bar.py)
