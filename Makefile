@@ -15,16 +15,24 @@ OLD_PYTHON := $(shell for python in $(PYTHON) python3.12 python3.11 python3.10; 
 	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$python && break; \
 	done)
 QUICKSTART_LOGS := .quickstart
+# The files of the public names, whose docstrings are the reference: their arguments are held to the signatures.
+PUBLIC := $(addprefix tfdist/,running/run.py recording/verify.py environment.py errors.py cluster/config.py testing \
+	keras_compat/losses.py) \
+	$(addprefix tfdist/strategies/,auto.py mirrored.py multi_worker_mirrored.py parameter_server.py) \
+	$(addprefix tfdist/callbacks/,fault_tolerant_checkpoint.py load_balance_monitor.py distributed_tensorboard.py \
+	progress_bar.py)
+DOCS := .docs
 
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help quickstart test test-matrix test-newest test-exactness test-old-end check lint campaign benchmark clean
+.PHONY: help quickstart test test-matrix test-newest test-exactness test-old-end check lint docs campaign benchmark clean
 
 help:
 	@echo 'make quickstart   make an environment in $(VENV) and train the digits recipe on two workers'
 	@echo 'make test         run the whole test suite, and a part of it on the oldest supported versions; with -j2 side by side'
 	@echo 'make check        lint, types, layers and unit tests: what to run before a commit'
+	@echo 'make docs         build the documentation into $(DOCS); warnings are errors'
 	@echo 'make campaign     what takes longer: the whole matrix, on both ends, and recipes with more seeds'
 	@echo 'make benchmark    measure tfdist beside its peers, for hours; ARGS=--middle for half an hour, --quick for a first look (docs/benchmarks.md)'
 	@echo 'make clean        remove the environments and logs that make made'
@@ -63,6 +71,12 @@ lint: $(VENV)/.check
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/codespell
+	$(VENV)/bin/pydoclint --quiet $(PUBLIC)
+
+docs: $(VENV)/.docs
+	$(VENV)/bin/sphinx-build --fail-on-warning --keep-going --quiet --fresh-env docs $(DOCS)
+	@echo 'See $(DOCS)/index.html'
 
 campaign: export TFDIST_TEST_SEEDS := 0 1 2 3 4
 campaign: export TFDIST_MATRIX := full
@@ -76,7 +90,7 @@ benchmark: $(VENV)/.benchmark
 	$(VENV)/bin/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(OLD_VENV) $(QUICKSTART_LOGS)
+	rm -rf $(VENV) $(OLD_VENV) $(QUICKSTART_LOGS) $(DOCS)
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit("tfdist needs Python 3.10 or newer; name one: make PYTHON=python3.12" \
@@ -95,6 +109,10 @@ $(VENV)/.test: $(VENV)/.recipes
 
 $(VENV)/.check: $(VENV)/.test
 	$(VENV)/bin/python -m pip install --group check
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.recipes
+	$(VENV)/bin/python -m pip install --group docs
 	@touch $@
 
 $(VENV)/.benchmark: $(VENV)/.recipes

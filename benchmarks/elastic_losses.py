@@ -1,11 +1,13 @@
 """The loss curves of a job that goes from 4 workers to 2 to 3, over those of one process.
 
-`python -m benchmarks.elastic_losses` writes a picture and, beside it, the values as JSON. Needs matplotlib.
+`python -m benchmarks.elastic_losses` writes a picture and, beside it, the values as JSON; with `--redraw`, the picture
+anew from such values. Needs matplotlib.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -67,8 +69,19 @@ def _draw(constant: list[dict[str, float]], elastic: list[dict[str, float]], fil
     members.set_yticks(range(5))
     members.set_ylabel("workers")
     members.set_xlabel("step")
+    _mark_changes(elastic, losses)
     figure.tight_layout()
     figure.savefig(file, metadata={"Date": None})
+
+
+def _mark_changes(elastic: list[dict[str, float]], axis: Any) -> None:
+    """A line where workers are lost or come, and what happened beside it."""
+    for before, after in itertools.pairwise(elastic):
+        change = int(after["members"] - before["members"])
+        if change:
+            what = f"{-change} workers\nkilled" if change < 0 else f"{change} worker\ncomes back"
+            axis.axvline(after["step"], color="black", linestyle=":", linewidth=1.0)
+            axis.text(after["step"] + 1, 0.06, what, transform=axis.get_xaxis_transform(), fontsize=9)
 
 
 def _series(steps: list[dict[str, float]], name: str) -> tuple[list[float], list[float]]:
@@ -79,7 +92,13 @@ def main(arguments: list[str] | None = None) -> None:
     """Trains both, and writes `OUT` and `OUT` with the ending .json."""
     parser = argparse.ArgumentParser("python -m benchmarks.elastic_losses", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks/elastic_losses.svg"), help="the picture")
-    out: Path = parser.parse_args(arguments).out
+    parser.add_argument("--redraw", action="store_true", help="train nothing: draw the values beside OUT")
+    options = parser.parse_args(arguments)
+    out: Path = options.out
+    if options.redraw:
+        known = json.loads(out.with_suffix(".json").read_text())
+        _draw(known["constant"], known["elastic"], out)
+        return
     with tempfile.TemporaryDirectory() as scratch:
         directories = [Path(scratch, name) for name in ("constant", "elastic")]
         for directory in directories:

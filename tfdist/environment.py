@@ -24,5 +24,11 @@ def cluster_config(explicit: ExplicitCluster = None) -> ClusterConfig:
     Raises:
         ClusterConfigError: A description breaks a rule, or the argument and TF_CONFIG disagree. The message lists
             every problem.
+
+    Example:
+        >>> workers = ["10.0.0.1:2222", "10.0.0.2:2222"]
+        >>> config = cluster_config({"cluster": {"worker": workers}, "task": {"type": "worker", "index": 1}})
+        >>> config.task_name, config.num_workers, config.is_chief, config.source
+        ('worker 1', 2, False, 'argument')
     """
     return resolve_cluster(explicit, os.environ)

@@ -68,5 +68,13 @@ def describe_problem(what: str, *, received: str, expected: str, fix: str) -> st
 
     Returns:
         The four parts, a line each.
+
+    Example:
+        >>> text = describe_problem("It is late", received="hour=26", expected="0 to 23", fix="Set the clock.")
+        >>> print(text)
+        It is late.
+          Received: hour=26
+          Expected: 0 to 23
+          Fix: Set the clock.
     """
     return f"{what}.\n  Received: {received}\n  Expected: {expected}\n  Fix: {fix}"

@@ -1,4 +1,4 @@
-"""Every relative link of the documentation leads somewhere."""
+"""Every relative link of the documentation leads somewhere, anchors included, and every page can be reached."""
 
 import re
 from pathlib import Path
@@ -41,9 +41,21 @@ def test_no_dead_links(page: Path) -> None:
     assert find_dead_links(page) == []
 
 
-def test_every_design_page_can_be_reached_from_the_readme() -> None:
-    links = set(_LINK.findall((ROOT / "README.md").read_text()))
-    assert {str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "design").glob("*.md")} <= links
+def linked_pages(page: Path) -> set[Path]:
+    links = _LINK.findall(_FENCED.sub("", page.read_text()))
+    targets = {(page.parent / link.partition("#")[0]).resolve() for link in links if not re.match(r"[a-z]+:", link)}
+    return targets & set(PAGES)
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    to_visit = {ROOT / "README.md"}
+    while to_visit:
+        page = to_visit.pop()
+        reached.add(page)
+        to_visit |= linked_pages(page) - reached
+    unreached = {page for page in set(PAGES) - reached if page.is_relative_to(ROOT / "docs")}
+    assert unreached == set()
 
 
 def test_dead_links_are_found(tmp_path: Path) -> None:

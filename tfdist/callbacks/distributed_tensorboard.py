@@ -47,7 +47,7 @@ class DistributedTensorBoard(keras.callbacks.Callback):
     cannot be written is given up with one warning.
 
     Args:
-        log_dir: The directory.
+        log_dir: The directory, a path or a URL that `tf.io.gfile` knows; the same for all workers.
         update_freq: `"epoch"`; or `"batch"` or a number of steps, to write the metrics so far every so many steps, too.
             That makes workers put their metrics together at every step.
         histogram_freq: After how many epochs to write histograms of the weights; 0 for never.
@@ -66,6 +66,9 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         needs_gradient_norms: Always: steps work the norms of gradients out when they are asked.
         needs_staleness: Always: steps under parameter servers count the updates of others.
         reads_batch_logs: Whether it looks at the logs of steps.
+
+    Raises:
+        ArgumentError: `update_freq`, `performance_freq` or `profile_steps` is out of range.
     """
 
     def __init__(
@@ -117,13 +120,13 @@ class DistributedTensorBoard(keras.callbacks.Callback):
         observe_events(self._note)
 
     def get_state(self) -> dict[str, Any]:
-        """How far the curves have come, for a checkpoint."""
+        """How far the curves have come, for a checkpoint; `FaultTolerantCheckpoint` calls it, on every worker."""
         if self._runs is None:
             return {}
         return {**self._runs.state(), "num_events": dict(self._num_events), "launcher": self._launcher.state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from a checkpoint."""
+        """Goes on from a checkpoint; `FaultTolerantCheckpoint` calls it, on every worker."""
         if self._runs is not None and state:
             self._num_events = collections.Counter(state["num_events"])
             self._launcher_state = state["launcher"]

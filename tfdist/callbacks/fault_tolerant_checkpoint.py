@@ -65,8 +65,6 @@ class _Resumption:
 class FaultTolerantCheckpoint(FitWatcher):
     """Saves all that a `fit` is made of, and lets the same call of `fit` in a new process go on from there.
 
-        model.fit(dataset, epochs=10, callbacks=[tfdist.callbacks.FaultTolerantCheckpoint("checkpoints")])
-
     Weights, optimizer, metrics within the epoch, states of random generators and of callbacks, and the position in the
     data: training that was killed at any moment and is started again ends as it would have without the kill, with every
     sample trained on once an epoch. docs/checkpoints.md says what is exact where, and what is not.
@@ -75,6 +73,37 @@ class FaultTolerantCheckpoint(FitWatcher):
     coordinator alone reads and writes. The first `fit` of a process with a directory goes on from the first `fit` of
     the process that was killed, the second from the second. A `fit` that had ended trains nothing when it is called
     again in a new process, unless its `epochs` has grown.
+
+    Making it reads nothing. A save that fails, as on a full disk, is a warning, and the next one tries again. `fit`
+    raises `CheckpointError` when there are checkpoints and none can be read, or when they do not fit the model or the
+    data.
+
+    Example:
+        ::
+
+            checkpoint = tfdist.callbacks.FaultTolerantCheckpoint("checkpoints", save_interval_steps=100)
+            model.fit(dataset, epochs=10, callbacks=[checkpoint])
+
+    Args:
+        directory: Where the checkpoints are, a path or a URL that `tf.io.gfile` knows; made if it is not there. The
+            same for all workers, on a disk that all see.
+        save_interval_steps: Save at each step that is a multiple of it, counted over all epochs; at least 1. None:
+            not by steps.
+        save_interval_s: Save when the last checkpoint is so many seconds old, by the chief's clock. None: not by
+            time.
+        save_each_epoch: Save at the end of each epoch.
+        keep_newest: How many of the newest checkpoints stay; None for all.
+        keep_best: How many of the best by `monitor` stay.
+        monitor: A name in the logs of an epoch, such as `val_loss`.
+        mode: `min` or `max`: which value of `monitor` is the best.
+        keep_every_steps: The first checkpoint of every so many steps stays for good.
+        compression: None, or `gzip`.
+        asynchronous: Whether training goes on while a checkpoint is written.
+        signals: Names of signals on which to save, end `fit`, and end the process with `exit_status`.
+        exit_status: That status. 75 is EX_TEMPFAIL of sysexits.h, "try again later".
+
+    Raises:
+        ArgumentError: An argument is out of range, or there is no such signal.
     """
 
     def __init__(
@@ -94,26 +123,6 @@ class FaultTolerantCheckpoint(FitWatcher):
         signals: Sequence[str] = ("SIGTERM", "SIGUSR1"),
         exit_status: int = os.EX_TEMPFAIL,
     ) -> None:
-        """Reads nothing yet: `fit` does.
-
-        Args:
-            directory: Where the checkpoints are, a path or a URL that `tf.io.gfile` knows.
-            save_interval_steps: Save at each step that is a multiple of it, counted over all epochs.
-            save_interval_s: Save when the last checkpoint is so many seconds old, by the chief's clock.
-            save_each_epoch: Save at the end of each epoch.
-            keep_newest: How many of the newest checkpoints stay; None for all.
-            keep_best: How many of the best by `monitor` stay.
-            monitor: A name in the logs of an epoch, such as `val_loss`.
-            mode: `min` or `max`: which value of `monitor` is the best.
-            keep_every_steps: The first checkpoint of every so many steps stays for good.
-            compression: None, or `gzip`.
-            asynchronous: Whether training goes on while a checkpoint is written.
-            signals: On which signals to save, end `fit`, and end the process with `exit_status`.
-            exit_status: That status. 75 is EX_TEMPFAIL of sysexits.h, "try again later".
-
-        Raises:
-            ArgumentError: An argument is out of range.
-        """
         super().__init__()
         self._schedule = SaveSchedule(save_interval_steps, save_interval_s, save_each_epoch)
         self._retention = Retention(keep_newest, keep_best, monitor, mode, keep_every_steps)

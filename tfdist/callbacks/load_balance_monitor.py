@@ -64,7 +64,7 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
 
     Args:
         window_steps: Steps of a window, at least 5.
-        tolerance: By which share a worker may take longer than the others, above 0.
+        tolerance: By which share of their time a worker may take longer than the others, above 0 (0.25: a quarter).
         rebalance: Whether to move rows from stragglers to the others.
         verbose: 0: prints nothing. 1: prints when something is wrong. 2: prints at the end of each epoch.
 
@@ -72,6 +72,9 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
         judgement: Of the newest window; None before the first. The same on all workers.
         rebalances: As `rebalance`; the steps are built accordingly.
         needs_timings: Always: steps that it watches tell of their time.
+
+    Raises:
+        ArgumentError: `window_steps` or `tolerance` is too small.
     """
 
     def __init__(
@@ -166,7 +169,11 @@ class LoadBalanceMonitor(keras.callbacks.Callback):
     def report(self) -> LoadBalanceReport | AsynchronousReport | None:
         """What was found in the newest window, to be shown or drawn; None before the first.
 
-        Under parameter servers, what was counted since training began, to be shown.
+        Not collective: any worker may ask, at any time; all get the same. Under parameter servers, what was counted
+        since training began, to be shown.
+
+        Returns:
+            A report that `print` shows as a table, times in milliseconds; `plot()` draws it (extra `plots`).
         """
         if self._asynchronous is not None:
             return self._asynchronous.report()

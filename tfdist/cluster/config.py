@@ -25,6 +25,13 @@ class ClusterConfig:
 
     Raises:
         ClusterConfigError: The description breaks a rule; the message lists every rule that it breaks.
+
+    Example:
+        >>> config = ClusterConfig({"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}, "ps", 0, "my script")
+        >>> config.has_parameter_servers, config.num_workers, config.worker_index
+        (True, 2, None)
+        >>> ClusterConfig.from_tf_config(config.to_tf_config()) == config
+        True
     """
 
     cluster: Mapping[str, tuple[str, ...]]
@@ -60,6 +67,9 @@ class ClusterConfig:
             description: The mapping. Other keys are ignored, as TensorFlow does. An empty one means local training.
             source: Where it came from, for messages.
 
+        Returns:
+            The description.
+
         Raises:
             ClusterConfigError: The description breaks a rule; the message lists every rule that it breaks.
         """
@@ -73,6 +83,9 @@ class ClusterConfig:
         Args:
             text: JSON.
             source: Where it came from, for messages.
+
+        Returns:
+            The description.
 
         Raises:
             ClusterConfigError: The text is not JSON or the description breaks a rule; the message lists every problem.

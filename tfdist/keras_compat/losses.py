@@ -156,13 +156,15 @@ def scale_loss(loss: Any) -> Any:
 
     To be called within `train_step`, on a loss that is a mean over the rows of the batch at hand, before its gradient
     is taken. Keras's own losses, `compute_loss` and `add_loss` need it not, and a loss that is a sum over rows neither.
+    Every replica calls it, in the same place of its step; it exchanges nothing by itself.
 
     Args:
-        loss: A floating scalar tensor.
+        loss: A floating scalar tensor, of shape ().
 
     Returns:
-        The loss times this replica's share of the rows of the global batch; outside of a step of tfdist's, times
-        1 / number of replicas, as Keras does (keras/src/losses/loss.py, `scale_loss_for_distribution`).
+        A scalar of the same dtype: the loss times this replica's share of the rows of the global batch; outside of a
+        step of tfdist's, times 1 / number of replicas, as Keras does (keras/src/losses/loss.py,
+        `scale_loss_for_distribution`).
     """
     share = private_names.loss_module.scale_loss_for_distribution(tf.convert_to_tensor(loss))
     view = current_view()

@@ -8,6 +8,9 @@ from typing import Any
 
 __all__ = ["format_yaml"]
 
+#: What YAML 1.1 takes for something else than a text.
+_NO_TEXTS = ("true", "false", "yes", "no", "on", "off", "y", "n", "null")
+
 
 def format_yaml(documents: Sequence[Mapping[str, Any]]) -> str:
     """The documents, one after the other. Texts are in double quotes, so that none is taken for something else."""
@@ -49,4 +52,5 @@ def _escape(character: str) -> str:
 
 def _key(key: str) -> str:
     plain = key.replace("_", "").replace("-", "").replace(".", "").replace("/", "")
-    return key if plain.isascii() and plain.isalpha() else _quote(key)
+    is_word = plain.isascii() and plain.isalpha() and key[0].isalpha() and key.lower() not in _NO_TEXTS
+    return key if is_word else _quote(key)

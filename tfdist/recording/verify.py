@@ -29,6 +29,11 @@ _STRATEGIES = ("auto", "mirrored", "multi_worker")
 class VerificationReport:
     """What a verification came to. Shows itself in words, in a terminal and in a notebook.
 
+    `verify` makes it.
+
+    Args:
+        comparison: Of the two runs.
+
     Attributes:
         findings: Each difference from one device with its likely cause, the first one first. Empty for a model that
             trains as on one device.
@@ -76,9 +81,15 @@ def verify(
     independent numbers on purpose; only whether they share seeds is looked at. Of `fit`'s arguments there is only the
     dataset. It does not verify parameter servers, whose training is asynchronous, GPUs, or custom loops without `fit`.
 
-        report = tfdist.verify(build_model, dataset)
-        print(report)
-        sys.exit(report.status)     # in CI
+    Not collective: one process calls it, without a launcher. It takes as long as starting Python and TensorFlow once or
+    twice, and the steps.
+
+    Example:
+        ::
+
+            report = tfdist.verify(build_model, dataset)
+            print(report)
+            sys.exit(report.status)  # in CI
 
     Args:
         build_fn: Returns a new compiled model. Called without arguments in the scope of each run's strategy. What it

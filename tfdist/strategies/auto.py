@@ -21,17 +21,15 @@ __all__ = ["auto_strategy"]
 def auto_strategy(cluster: ExplicitCluster = None, **options: Any) -> tf.distribute.Strategy:
     """Picks a strategy and logs the choice with its reason.
 
-    | cluster | devices of this process | strategy |
-    |---|---|---|
-    | with parameter servers | any | ParameterServerStrategy |
-    | several workers | any | MultiWorkerMirroredStrategy |
-    | one process, or an evaluator | several GPUs, or several logical CPU devices | MirroredStrategy |
-    | one process, or an evaluator | one | TensorFlow's default strategy (one device) |
+    - A cluster with parameter servers: `ParameterServerStrategy`.
+    - A cluster of several workers: `MultiWorkerMirroredStrategy`.
+    - One process, or an evaluator, with several GPUs or several logical CPU devices: `MirroredStrategy`.
+    - One process, or an evaluator, with one device: TensorFlow's default strategy.
 
     Collective where the strategy that it picks is.
 
     Args:
-        cluster: The cluster and this process's task. TF_CONFIG by default.
+        cluster: The cluster and this process's task; by default, as `tfdist.cluster_config` finds it.
         **options: Handed to the factory that is chosen.
 
     Returns:

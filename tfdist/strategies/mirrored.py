@@ -20,6 +20,9 @@ def mirrored_strategy(
 ) -> tf.distribute.MirroredStrategy:
     """Makes a `tf.distribute.MirroredStrategy` under which Keras 3 trains exactly.
 
+    Not collective: it belongs to this process alone. The batches that `fit` gets are global ones, and shared out to the
+    devices by rows.
+
     Args:
         devices: Devices to train on, such as `["GPU:0", "GPU:1"]`. All GPUs by default; without GPUs, all logical CPU
             devices (more than one only if `tf.config.set_logical_device_configuration` made them).

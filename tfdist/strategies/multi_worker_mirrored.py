@@ -37,7 +37,8 @@ def multi_worker_mirrored_strategy(
     that you trust.
 
     Args:
-        cluster: The cluster and this process's task. TF_CONFIG by default; without either, one worker.
+        cluster: The cluster and this process's task; by default, as `tfdist.cluster_config` finds it (without any, one
+            worker).
         transport: How workers exchange gradients: `"collective"` (TensorFlow's own: NCCL on GPUs, gRPC on CPUs),
             `"tcp"` (shared memory within a host and sockets between hosts, for workers of one CPU each), `"mpi"` (for
             jobs that mpirun starts, with mpi4py installed) or `"auto"`: what TFDIST_TRANSPORT says, else the faster of
@@ -52,7 +53,8 @@ def multi_worker_mirrored_strategy(
         ArgumentError: The cluster has parameter servers, this process is not one of its workers, TensorFlow has
             been used before, or the transport cannot be had.
         ClusterConfigError: The cluster description breaks a rule.
-        TimeLimitError: Not all workers came within the limit TFDIST_START_TIMEOUT_S; names those that are missing.
+        TimeLimitError: Not all workers came within the limit TFDIST_START_TIMEOUT_S (600 seconds if it is not set);
+            names those that are missing.
     """
     if communication not in _IMPLEMENTATIONS:
         raise ArgumentError(

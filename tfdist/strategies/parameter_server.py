@@ -31,7 +31,7 @@ def parameter_server_strategy(
     encrypted: use it on networks that you trust.
 
     Args:
-        cluster: The cluster and this process's task. TF_CONFIG by default.
+        cluster: The cluster and this process's task; by default, as `tfdist.cluster_config` finds it.
         variable_partitioner: Splits large variables over the parameter servers, such as
             `tf.distribute.experimental.partitioners.MinSizePartitioner(max_shards=2)`. None by default.
 
@@ -41,7 +41,8 @@ def parameter_server_strategy(
     Raises:
         ArgumentError: The cluster has no parameter servers, or this process is not its coordinator.
         ClusterConfigError: The cluster description breaks a rule.
-        TimeLimitError: Not all tasks listened within the limit TFDIST_START_TIMEOUT_S; names those that do not.
+        TimeLimitError: Not all tasks listened within the limit TFDIST_START_TIMEOUT_S (600 seconds if it is not set);
+            names those that do not.
     """
     config = cluster_config(cluster)
     if not config.has_parameter_servers or "chief" not in config.cluster:

@@ -54,9 +54,11 @@ class LocalCluster:
     The tasks get the TF_CONFIG that the launcher would give them, with ports that the system chooses; a single worker
     gets none. On leaving the context every process is killed and reaped. To be used in the main thread.
 
-        with LocalCluster(workers=2, script="print('hello')") as cluster:
-            results = cluster.join()
-        assert "hello" in results["worker 1"].stdout
+    Example:
+        >>> with LocalCluster(workers=2, script="print('hello')", time_limit_s=60) as cluster:
+        ...     results = cluster.join()
+        >>> results["worker 1"].stdout.strip()
+        'hello'
 
     Args:
         workers: How many workers.
