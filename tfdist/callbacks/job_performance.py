@@ -90,12 +90,13 @@ class JobPerformance:
         if not self.is_due(self._runs.step):
             return
         num_steps, self._num_steps = self._num_steps, 0
+        norms = self._take_norms()
         elapsed_s = max(time.monotonic() - self._since, 1e-9)
         self._since = time.monotonic()
         if self._is_asynchronous:
             self._write_worker_steps(elapsed_s)
         elif is_managed(self._strategy):
-            self._write_tables(elapsed_s, is_chief=is_chief)
+            self._write_tables(elapsed_s, norms, is_chief=is_chief)
         else:
             self._runs.add_scalars(JOB, {"throughput/steps_per_second": num_steps / elapsed_s}, self._runs.step)
             self._runs.add_scalars(worker_run("worker 0"), _memory(), self._runs.step)
@@ -105,7 +106,15 @@ class JobPerformance:
             self._tables = []
         self._tables.append(np.array(table, np.float64))
 
-    def _write_tables(self, elapsed_s: float, *, is_chief: bool) -> None:
+    def _take_norms(self) -> tuple[float, float] | None:
+        """What the step that was asked has worked out, of this worker's rows and of the global batch."""
+        norms = gradient_norms(self._strategy) if is_managed(self._strategy) else None
+        if norms is None:
+            return None
+        norms.ask(is_wanted=False)
+        return norms.take()
+
+    def _write_tables(self, elapsed_s: float, norms: tuple[float, float] | None, *, is_chief: bool) -> None:
         tables, self._tables = self._tables, []
         if not tables:
             return
@@ -123,11 +132,8 @@ class JobPerformance:
             **_memory(),
             **self._sent_bytes(elapsed_s),
         }
-        norms = gradient_norms(self._strategy)
-        found = None if norms is None else norms.take()
-        if norms is not None and found is not None:
-            norms.ask(is_wanted=False)
-            values["gradient/norm"] = found[0]
+        if norms is not None:
+            values["gradient/norm"] = norms[0]
         runs.add_scalars(worker_run(name), values, runs.step)
         if not is_chief:
             return
@@ -137,8 +143,8 @@ class JobPerformance:
             "balance/imbalance": rates.imbalance,
             "balance/workers": float(num_workers),
         }
-        if found is not None:
-            job["gradient/norm"] = found[1]
+        if norms is not None:
+            job["gradient/norm"] = norms[1]
         if self._alone:
             job["throughput/scaling_efficiency"] = rates.total_rows_per_s / (num_workers * self._alone)
         runs.add_scalars(JOB, job, runs.step)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any
 
-from tfdist.cli.options import read_whole_number
-from tfdist.errors import ArgumentError, describe_problem
+from tfdist.cli.options import add_program, program_words, read_option_number
 
 _EPILOG = """example:
   kubectl create secret generic train-secret --from-literal=secret="$(openssl rand -hex 32)"
@@ -39,8 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--mount-path", metavar="PATH", default="/checkpoints", help="where the volume is (/checkpoints)")
     option("--max-restarts", metavar="N", default="3", help="starts again after a failure (3)")
     option("--python", default="python", help="the Python of the image (python)")
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script, and its arguments")
+    add_program(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -52,40 +51,21 @@ def execute(options: argparse.Namespace) -> int:
     from tfdist.launching.kubernetes_manifests import KubernetesJob, Resources, secret_name, write_manifests
     from tfdist.launching.yaml_text import format_yaml
 
-    def number(name: str, minimum: int) -> int:
-        return read_whole_number(f"--{name}", getattr(options, name.replace("-", "_")), minimum=minimum)
-
+    number = functools.partial(read_option_number, options)
     job = KubernetesJob(
         name=options.name,
         image=options.image,
-        command=[options.python, "-u", *_program(options)],
-        workers=number("workers", 1),
-        parameter_servers=number("ps", 0),
-        resources=Resources(options.cpus, options.memory, number("gpus-per-worker", 0)),
+        command=[options.python, "-u", *program_words(options.module, options.program, "tfdist kubernetes")],
+        workers=number("workers", minimum=1),
+        parameter_servers=number("ps", minimum=0),
+        resources=Resources(options.cpus, options.memory, number("gpus-per-worker", minimum=0)),
         volume_claim=options.volume_claim,
         volume_size=options.volume_size,
         mount_path=options.mount_path,
-        max_restarts=number("max-restarts", 0),
+        max_restarts=number("max-restarts", minimum=0),
         kind=options.format,
     )
     print(f"# Once before, so that the tasks know each other:\n# kubectl create secret generic {secret_name(job)} \\")
     print('#   --from-literal=secret="$(openssl rand -hex 32)"')
     print(format_yaml(write_manifests(job)), end="")
     return 0
-
-
-def _program(options: argparse.Namespace) -> list[str]:
-    """What Python runs. It lies in the image, so whether it is there is not known here."""
-    if options.module:
-        return ["-m", *options.module]
-    program: list[str] = options.program[1:] if options.program[:1] == ["--"] else options.program
-    if not program:
-        raise ArgumentError(
-            describe_problem(
-                "There is no script to run",
-                received="SCRIPT= (nothing, from the command line)",
-                expected="tfdist kubernetes [options] SCRIPT, or -m MODULE",
-                fix="add the script's path within the image",
-            )
-        )
-    return program

@@ -2,12 +2,54 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Mapping
 
 from tfdist.errors import ArgumentError, describe_problem
 
-__all__ = ["check_environment", "program_command", "read_seconds", "read_whole_number"]
+__all__ = [
+    "add_program",
+    "check_environment",
+    "program_command",
+    "program_words",
+    "read_option_number",
+    "read_seconds",
+    "read_whole_number",
+]
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Adds what to run, to the end of a command line."""
+    option = parser.add_argument
+    option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
+    option("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script, and its arguments")
+
+
+def program_words(module: list[str] | None, program: list[str], command: str) -> list[str]:
+    """What is to follow `python`, whether it is here or not.
+
+    Args:
+        module: What follows `-m`, if it was given.
+        program: SCRIPT and its arguments.
+        command: The command, such as `tfdist run`, for messages.
+
+    Raises:
+        ArgumentError: There is nothing to run.
+    """
+    if module:
+        return ["-m", *module]
+    words = program[1:] if program[:1] == ["--"] else program
+    if not words:
+        raise ArgumentError(
+            describe_problem(
+                "There is no script to run",
+                received=f"-m={module!r} (from the command line)" if module == [] else "SCRIPT= (nothing)",
+                expected=f"{command} [options] SCRIPT, or -m MODULE",
+                fix="add the script's path",
+            )
+        )
+    return words
 
 
 def program_command(module: list[str] | None, program: list[str], command: str) -> tuple[str, ...]:
@@ -23,19 +65,19 @@ def program_command(module: list[str] | None, program: list[str], command: str) 
     """
     from tfdist.launching.program import build_module_command, build_script_command
 
-    program = program[1:] if program[:1] == ["--"] else program
+    words = program_words(module, program, command)
     if module:
         return build_module_command(module[0], module[1:])
-    if program:
-        return build_script_command(program[0], program[1:])
-    raise ArgumentError(
-        describe_problem(
-            "There is no script to run",
-            received=f"-m={module!r} (from the command line)" if module == [] else "SCRIPT= (nothing)",
-            expected=f"{command} [options] SCRIPT, or -m MODULE",
-            fix="add the script's path",
-        )
-    )
+    return build_script_command(words[0], words[1:])
+
+
+def read_option_number(options: argparse.Namespace, name: str, *, minimum: int) -> int:
+    """Reads the whole number of an option such as `workers-per-node` from a parsed command line.
+
+    Raises:
+        ArgumentError: It is none, or below `minimum`.
+    """
+    return read_whole_number(f"--{name}", getattr(options, name.replace("-", "_")), minimum=minimum)
 
 
 def read_whole_number(name: str, text: str, *, minimum: int) -> int:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdist.cli.options import check_environment, program_command, read_seconds, read_whole_number
+from tfdist.cli.options import add_program, check_environment, program_command, read_seconds, read_whole_number
 from tfdist.errors import ArgumentError, describe_problem
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="no progress for S seconds is a hang (auto: learned; 0: none)",
     )
     option("--threads-per-task", metavar="T", help="threads of each task (the cores divided between the workers)")
-    option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
-    option("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script, and its arguments")
+    add_program(parser)
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any
 
-from tfdist.cli.options import program_command, read_whole_number
+from tfdist.cli.options import add_program, program_command, read_option_number
 
 _EPILOG = """example:
   tfdist slurm --nodes 2 --workers-per-node 2 --time 01:00:00 train.py > job.sh
@@ -34,8 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--name", default="tfdist", help="name of the job (tfdist)")
     option("--option", action="append", default=[], metavar="OPTION", help="a further option of sbatch; repeatable")
     option("--python", default="python", help="the Python of the nodes (python)")
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module")
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script, and its arguments")
+    add_program(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -46,21 +46,19 @@ def execute(options: argparse.Namespace) -> int:
     """
     from tfdist.launching.batch_script import BatchJob, format_batch_script
 
-    def number(name: str, minimum: int) -> int:
-        return read_whole_number(f"--{name}", getattr(options, name.replace("-", "_")), minimum=minimum)
-
+    number = functools.partial(read_option_number, options)
     # Another Python than this one may be that of the nodes.
     _, *command = program_command(options.module, options.program, "tfdist slurm")
     job = BatchJob(
-        nodes=number("nodes", 1),
-        workers_per_node=number("workers-per-node", 1),
+        nodes=number("nodes", minimum=1),
+        workers_per_node=number("workers-per-node", minimum=1),
         command=[options.python, *command],
         name=options.name,
         time_limit=options.time,
-        save_before_s=number("save-before-s", 1),
-        gpus_per_worker=number("gpus-per-worker", 0),
-        cpus_per_worker=number("cpus-per-worker", 1) if options.cpus_per_worker else None,
-        max_restarts=number("max-restarts", 0),
+        save_before_s=number("save-before-s", minimum=1),
+        gpus_per_worker=number("gpus-per-worker", minimum=0),
+        cpus_per_worker=number("cpus-per-worker", minimum=1) if options.cpus_per_worker else None,
+        max_restarts=number("max-restarts", minimum=0),
         options=options.option,
     )
     print(format_batch_script(job), end="")

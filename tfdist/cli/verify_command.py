@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tfdist.cli.options import check_environment, program_command, read_seconds, read_whole_number
+from tfdist.cli.options import add_program, check_environment, program_command, read_seconds, read_whole_number
 
 _USAGE = """tfdist verify [options] SCRIPT [arguments of the script]
        tfdist verify [options] -m MODULE [arguments of the module]"""
@@ -38,8 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     option("--mirrored", metavar="N", help="instead of workers: one process with N logical CPU devices")
     option("--steps", metavar="K", default="5", help="how many steps to compare (5)")
     option("--tolerance", metavar="T", default="1e-5", help="relative difference that counts as rounding (1e-5)")
-    option("-m", dest="module", metavar="MODULE", nargs=argparse.REMAINDER, help="run a module as python -m does")
-    option("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="the script, and its arguments")
+    add_program(parser)
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -233,8 +233,14 @@ class _AsynchronousSteps:
 
     def _tell(self, worker: float, seconds: float, updates: float) -> None:
         steps = self._model.steps_per_execution
-        staleness = updates / steps - 1
-        tell_worker_step(self._strategy, WorkerStep(int(worker), steps, len(self._under_way), seconds, staleness))
+        step = WorkerStep(
+            worker=int(worker),
+            num_steps=steps,
+            num_under_way=len(self._under_way),
+            seconds=seconds,
+            staleness=updates / steps - 1,
+        )
+        tell_worker_step(self._strategy, step)
 
     def _num_updates(self) -> tf.Tensor | None:
         """How many updates the model has had, asked within a step; None where nobody wants to know."""

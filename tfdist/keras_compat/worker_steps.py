@@ -39,9 +39,9 @@ class WorkerStep(NamedTuple):
 
     worker: int
     num_steps: int
+    num_under_way: int
     seconds: float
     staleness: float
-    num_under_way: int
 
 
 _Observer = Callable[[WorkerStep], None]

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tfdist.cluster.job_environment import JOB_SECRET
 from tfdist.cluster.platforms import kubernetes
 from tfdist.cluster.platforms.reading import BASE_PORT
 from tfdist.errors import ArgumentError, describe_problem
@@ -206,7 +207,7 @@ def _pod(job: KubernetesJob, task_type: str) -> Manifest:
     container = _container(job, "tfdist", task_type)
     container["env"] = [
         {"name": kubernetes.TASK_TYPE, "value": task_type},
-        {"name": "TFDIST_JOB_SECRET", "valueFrom": {"secretKeyRef": {"name": secret_name(job), "key": "secret"}}},
+        {"name": JOB_SECRET, "valueFrom": {"secretKeyRef": {"name": secret_name(job), "key": "secret"}}},
     ]
     container["envFrom"] = [{"configMapRef": {"name": job.name}}]
     container["ports"] = [{"name": "tasks", "containerPort": _PORT}]
@@ -266,7 +267,7 @@ def _tf_job(job: KubernetesJob) -> Manifest:
 
     def replicas(task_type: str, count: int) -> Manifest:
         container = _container(job, "tensorflow", task_type)  # a name by which the operator finds it
-        container["env"] = [{"name": "TFDIST_JOB_SECRET", "valueFrom": secret}]
+        container["env"] = [{"name": JOB_SECRET, "valueFrom": secret}]
         container["ports"] = [{"name": "tfjob-port", "containerPort": _TFJOB_PORT}]
         pod_spec = _pod_spec(job, container)
         del pod_spec["restartPolicy"]  # the replicas' counts
