@@ -12,6 +12,7 @@ from trainings import KillAt, Killed
 
 import tfdist
 from tfdist.callbacks import DistributedTensorBoard, FaultTolerantCheckpoint
+from tfdist.keras_compat.gradient_norms import gradient_norms
 
 ROWS, BATCH, STEPS, EPOCHS = 40, 8, 5, 3
 
@@ -65,15 +66,26 @@ def test_the_curves_of_a_training(tmp_path, scope):
 )
 def test_norms_of_gradients_are_those_before_clipping_and_without_loss_scale(tmp_path, optimizer):
     x = np.random.default_rng(0).normal(size=(ROWS, 4)).astype("float32")
-    with tfdist.mirrored_strategy(["CPU:0"]).scope():
+    strategy = tfdist.mirrored_strategy(["CPU:0"])
+    with strategy.scope():
         model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
         model.compile(optimizer(), "mse")
+    between = []  # what steps have worked out that nobody had asked
+
+    def look(batch, logs):
+        if batch % 2 == 0:
+            between.append(gradient_norms(strategy).take())
+
     weights, _ = model.get_weights()
     model.fit(
         *(x, x[:, :1]),
         **{"batch_size": BATCH, "shuffle": False, "verbose": 0},
-        callbacks=[DistributedTensorBoard(tmp_path, performance_freq=2)],
+        callbacks=[
+            DistributedTensorBoard(tmp_path, performance_freq=2),
+            keras.callbacks.LambdaCallback(on_train_batch_end=look),
+        ],
     )
+    assert between == [None] * 3
     points = read_points(tmp_path)
     for run in ("job", "workers/worker_0"):
         found = dict(points[run, "gradient/norm"])
